@@ -83,6 +83,8 @@ constexpr SettingRow kTable[] = {
      "the least level that is logged to standard error", false, need_log_level},
     {"RANKLINK_LAUNCHER_FD", "number", "", SettingScope::internal,
      "the inherited socket to the launcher's rendezvous", false, need_number},
+    {"RANKLINK_MESSAGE_FD", "number", "", SettingScope::internal,
+     "the inherited pipe on which a rank reports to its launcher", false, need_number},
 };
 
 const SettingRow* find_row(std::string_view name) {

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/futex.h"
+#include "base/mapping.h"
+#include "ranklink/error.hpp"
+
+namespace ranklink {
+
+/// One small memfd that all ranks of a host share, a slot a rank: the step it is in, whether it
+/// lives, how it failed. Whoever waits watches it, so a failure anywhere releases everyone.
+///
+/// Memory that peers write: nothing read from it is used as an index or a length without a check.
+class ControlPage {
+ public:
+  enum class State : std::uint32_t { absent, alive, left };
+
+  /// Makes a page for `size` ranks.
+  static ControlPage create(int size);
+  /// Takes one that a peer made. Throws Error(protocol_violation).
+  static ControlPage open(Fd fd, int size);
+
+  ControlPage(ControlPage&&) noexcept = default;
+  ControlPage& operator=(ControlPage&&) noexcept = default;
+
+  int fd() const { return fd_.get(); }
+  int size() const { return size_; }
+
+  /// The rank's own slot.
+  void set_step(int rank, const std::string& step);
+  void set_state(int rank, State state);
+
+  std::string step(int rank) const;
+  State state(int rank) const;
+  /// True once the kernel has marked the rank's liveness word: its process ended without leaving.
+  bool died(int rank) const;
+
+  /// Writes the rank's reason to fail, publishes it if it is the first of all, and wakes everyone.
+  /// A primary reason replaces nothing: the first published one stands.
+  void publish_failure(int slot, const Error& error);
+  /// The reason that won, if the job has failed. Cheap when it hasn't.
+  std::optional<Error> failure() const;
+
+  /// Sleeps until the rank's doorbell rings, at most `slice`. `seen` is doorbell_value() from
+  /// before the condition was last looked at.
+  void wait_doorbell(int rank, std::uint32_t seen, Deadline deadline,
+                     std::chrono::nanoseconds slice) const;
+  std::uint32_t doorbell_value(int rank) const;
+  /// Wakes `rank` if it sleeps; a system call only then.
+  void ring(int rank);
+  void ring_all();
+
+  FutexWord& liveness_word(int rank);
+
+ private:
+  struct Header;
+  struct Slot;
+
+  ControlPage(Fd fd, Mapping mapping, int size);
+  Header& header() const;
+  Slot& slot(int rank) const;
+
+  Fd fd_;
+  Mapping mapping_;
+  int size_ = 0;
+};
+
+/// A thread whose only work is to exist: the kernel marks the rank's liveness word when it dies,
+/// within a fraction of a millisecond of a SIGKILL and long before sockets close.
+class LivenessBeacon {
+ public:
+  LivenessBeacon(ControlPage& page, int rank);
+  /// Ends the thread after clearing the word, so that the end isn't taken for a death.
+  ~LivenessBeacon();
+  LivenessBeacon(const LivenessBeacon&) = delete;
+  LivenessBeacon& operator=(const LivenessBeacon&) = delete;
+
+ private:
+  FutexWord stop_{0};
+  std::thread thread_;
+};
+
+}  // namespace ranklink
