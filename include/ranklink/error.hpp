@@ -25,12 +25,12 @@ class RANKLINK_PUBLIC Error : public std::exception {
  public:
   struct Parts {
     ErrorCode code;
-    int rank = -1;       ///< the rank that failed, or -1
-    int peer = -1;       ///< the other rank of a pair, or -1
-    std::string step;    ///< where in bring-up, or in which collective, it failed
-    std::string cause;   ///< in the system's own words: call, errno, code
-    std::string remedy;  ///< what a person can do
-    std::string context; ///< what the reporting rank was itself doing or waiting for
+    int rank = -1;        ///< the rank that failed, or -1
+    int peer = -1;        ///< the other rank of a pair, or -1
+    std::string step;     ///< where in bring-up, or in which collective, it failed
+    std::string cause;    ///< in the system's own words: call, errno, code
+    std::string remedy;   ///< what a person can do
+    std::string context;  ///< what the reporting rank was itself doing or waiting for
   };
 
   explicit Error(Parts parts);
@@ -44,7 +44,7 @@ class RANKLINK_PUBLIC Error : public std::exception {
   const std::string& context() const noexcept { return state_->parts.context; }
   const Parts& parts() const noexcept { return state_->parts; }
 
-  /// One line: `RL1206 duplicate_rank: rank 1, step join: CAUSE. Remedy: REMEDY. (CONTEXT)`
+  /// One line: `RL1206 duplicate_rank: rank 1, step join: CAUSE. Remedy: REMEDY (CONTEXT)`
   const char* what() const noexcept override { return state_->text.c_str(); }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything that programs use. docs/report.md describes reports, docs/joining.md the ways to join.
+/// Everything that programs use. docs/report.md describes reports, docs/joining.md the ways to
+/// join.
 #include "ranklink/error.hpp"
 #include "ranklink/group.hpp"
 #include "ranklink/log.hpp"

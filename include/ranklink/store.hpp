@@ -17,8 +17,7 @@ class RANKLINK_PUBLIC Store {
   virtual ~Store();
   virtual void set(const std::string& key, std::span<const std::byte> value) = 0;
   /// The value, once the key exists. Throws anything when `timeout` passes first.
-  virtual std::vector<std::byte> get(const std::string& key,
-                                     std::chrono::milliseconds timeout) = 0;
+  virtual std::vector<std::byte> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 
 }  // namespace ranklink

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ inline ByteView view_of(std::string_view text) {
 class Writer {
  public:
   template <typename T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
+  requires std::is_integral_v<T> || std::is_enum_v<T>
   void put(T value) {
     auto bits = static_cast<std::uint64_t>(value);
     for (std::size_t i = 0; i < sizeof(T); ++i, bits >>= 8) {
@@ -57,11 +58,11 @@ class Reader {
   explicit Reader(ByteView bytes) : rest_(bytes) {}
 
   template <typename T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
-  T get() {
+  requires std::is_integral_v<T> || std::is_enum_v<T> T get() {
     std::uint64_t bits = 0;
     const ByteView from = raw(sizeof(T));
-    for (std::size_t i = sizeof(T); i-- > 0;) bits = bits << 8 | std::to_integer<std::uint64_t>(from[i]);
+    for (std::size_t i = sizeof(T); i-- > 0;)
+      bits = bits << 8 | std::to_integer<std::uint64_t>(from[i]);
     return static_cast<T>(bits);
   }
   double get_double() {
@@ -85,7 +86,8 @@ class Reader {
     const ByteView bytes = blob(limit);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// A count of things that take at least `least` bytes each, so that it can't ask for absurd memory.
+  /// A count of things that take at least `least` bytes each, so that it can't ask for absurd
+  /// memory.
   std::size_t count(std::size_t least = 1) {
     const auto n = get<std::uint32_t>();
     if (n > rest_.size() / least) fail("a count is larger than the message");

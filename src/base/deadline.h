@@ -13,9 +13,12 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  static Deadline after(Clock::duration wait) {
-    const auto now = Clock::now();
-    return wait > Clock::time_point::max() - now ? never() : Deadline(now + wait);
+  /// A century or more is never: it could overflow the clock.
+  template <typename Rep, typename Period>
+  static Deadline after(std::chrono::duration<Rep, Period> wait) {
+    constexpr std::chrono::hours kCentury(24 * 365 * 100);
+    if (wait >= kCentury) return never();
+    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(wait));
   }
   static Deadline never() { return Deadline(Clock::time_point::max()); }
 

@@ -62,14 +62,16 @@ std::string_view meaning_of(ErrorCode code) {
 
 std::string errno_text(int error) {
   const char* name = ::strerrorname_np(error);
-  return fmt::format("{} ({})", name ? name : "errno " + std::to_string(error), std::strerror(error));
+  return fmt::format("{} ({})", name ? name : "errno " + std::to_string(error),
+                     std::strerror(error));
 }
 
 Error system_error(std::string_view call, int error, std::string remedy) {
   ErrorCode code = ErrorCode::system_call;
   if (error == EMFILE || error == ENFILE) {
     code = ErrorCode::descriptors_short;
-    if (remedy.empty()) remedy = "raise the limit of open files (ulimit -n, LimitNOFILE=, --ulimit nofile)";
+    if (remedy.empty())
+      remedy = "raise the limit of open files (ulimit -n, LimitNOFILE=, --ulimit nofile)";
   } else if (error == ENOMEM) {
     code = ErrorCode::memory_short;
   }

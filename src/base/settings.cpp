@@ -98,33 +98,46 @@ const SettingRow* find_row(std::string_view name) {
 bool is_kubernetes_service_variable(std::string_view name, std::string_view value) {
   if (name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT")) return true;
   if (name.find("_SERVICE_PORT_") != std::string_view::npos) return true;
-  if (name.ends_with("_PORT")) return value.starts_with("tcp://") || value.starts_with("udp://");
   const auto port = name.find("_PORT_");
-  if (port == std::string_view::npos) return false;
-  const std::string_view rest = name.substr(port + 6);
-  return rest.find("_TCP") != std::string_view::npos || rest.find("_UDP") != std::string_view::npos;
+  const std::string_view rest =
+      port == std::string_view::npos ? std::string_view{} : name.substr(port + 6);
+  for (const std::string_view protocol : {"_TCP", "_UDP", "_SCTP"}) {
+    if (rest.find(protocol) != std::string_view::npos) return true;
+  }
+  if (!name.ends_with("_PORT")) return false;
+  return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
 }
 
 }  // namespace
 
 std::string_view to_string(Origin origin) {
   switch (origin) {
-    case Origin::unset: return "unset";
-    case Origin::built_in: return "default";
-    case Origin::environment: return "environment";
-    case Origin::command_line: return "command line";
-    case Origin::program: return "program";
-    case Origin::launcher: return "launcher";
+    case Origin::unset:
+      return "unset";
+    case Origin::built_in:
+      return "default";
+    case Origin::environment:
+      return "environment";
+    case Origin::command_line:
+      return "command line";
+    case Origin::program:
+      return "program";
+    case Origin::launcher:
+      return "launcher";
   }
   return "";
 }
 
 std::string_view to_string(SettingScope scope) {
   switch (scope) {
-    case SettingScope::per_rank: return "per rank";
-    case SettingScope::must_agree: return "must agree";
-    case SettingScope::launcher: return "launcher";
-    case SettingScope::internal: return "internal";
+    case SettingScope::per_rank:
+      return "per rank";
+    case SettingScope::must_agree:
+      return "must agree";
+    case SettingScope::launcher:
+      return "launcher";
+    case SettingScope::internal:
+      return "internal";
   }
   return "";
 }
@@ -133,9 +146,8 @@ std::span<const SettingRow> setting_table() { return kTable; }
 
 Settings::Settings() {
   for (const SettingRow& row : kTable) {
-    values_.emplace(row.name, Setting{std::string(row.built_in), row.built_in.empty()
-                                                                     ? Origin::unset
-                                                                     : Origin::built_in});
+    values_.emplace(row.name, Setting{std::string(row.built_in),
+                                      row.built_in.empty() ? Origin::unset : Origin::built_in});
   }
 }
 
@@ -160,15 +172,15 @@ void Settings::set(std::string_view name, std::string_view value, Origin origin)
       if (known.scope != SettingScope::internal) names.push_back(known.name);
     }
     const auto near = nearest(name, names);
-    throw Error({.code = ErrorCode::setting_unknown,
-                 .cause = fmt::format("there is no setting {} (it came from: {})", name,
-                                      to_string(origin)),
-                 .remedy = near ? fmt::format("did you mean {}?", *near)
-                                : "see `ranklink settings`, or unset it"});
+    throw Error(
+        {.code = ErrorCode::setting_unknown,
+         .cause = fmt::format("there is no setting {} (it came from: {})", name, to_string(origin)),
+         .remedy = near ? fmt::format("did you mean {}?", *near)
+                        : "see `ranklink settings`, or unset it"});
   }
   if (row->refuse) {
     if (const auto why = row->refuse(value)) {
-      const std::string shown = row->secret ? "its value" : fmt::format("'{}'", value);
+      const std::string shown = row->secret ? "(hidden)" : fmt::format("'{}'", value);
       throw Error({.code = ErrorCode::setting_invalid,
                    .cause = fmt::format("{}={} can't be used (it came from: {})", name, shown,
                                         to_string(origin)),

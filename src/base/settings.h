@@ -27,12 +27,12 @@ std::string_view to_string(SettingScope scope);
 
 /// One row of the one table: adding a setting is adding a row.
 struct SettingRow {
-  std::string_view name;         ///< the environment variable
-  std::string_view type;         ///< for people: `duration`, `auto|fd+socket|...`
-  std::string_view built_in;     ///< the default; empty means unset
+  std::string_view name;      ///< the environment variable
+  std::string_view type;      ///< for people: `duration`, `auto|fd+socket|...`
+  std::string_view built_in;  ///< the default; empty means unset
   SettingScope scope;
   std::string_view help;
-  bool secret = false;           ///< its value is never shown
+  bool secret = false;  ///< its value is never shown
   /// Says why a value can't be used, or nothing.
   std::optional<std::string> (*refuse)(std::string_view value) = nullptr;
 };

@@ -50,7 +50,8 @@ AddressList look_up(const std::string& host, std::uint16_t port, int flags) {
 
 // A name server that doesn't answer blocks getaddrinfo for longer than any deadline, so a name (not
 // a numeric address) is looked up in a thread that may be left behind.
-AddressList resolve(const std::string& host, std::uint16_t port, Deadline deadline) {
+AddressList resolve(const std::string& host, std::uint16_t port, Deadline deadline,
+                    ErrorCode code) {
   AddressList numeric = look_up(host, port, AI_NUMERICHOST);
   if (numeric.error == 0) return numeric;
   struct Shared {
@@ -70,12 +71,12 @@ AddressList resolve(const std::string& host, std::uint16_t port, Deadline deadli
   if (deadline.is_never()) {
     shared->ready.wait(lock, done);
   } else if (!shared->ready.wait_until(lock, deadline.at(), done)) {
-    throw Error({.code = ErrorCode::rendezvous_unreachable,
+    throw Error({.code = code,
                  .cause = fmt::format("the name '{}' was not resolved before the deadline", host),
                  .remedy = "use a numeric address, or mend the name service"});
   }
   if (shared->list->error != 0) {
-    throw Error({.code = ErrorCode::rendezvous_unreachable,
+    throw Error({.code = code,
                  .cause = fmt::format("the name '{}' doesn't resolve: {}", host,
                                       ::gai_strerror(shared->list->error)),
                  .remedy = "use a numeric address, or a name that resolves on every rank"});
@@ -83,9 +84,10 @@ AddressList resolve(const std::string& host, std::uint16_t port, Deadline deadli
   return *shared->list;
 }
 
+// Empty, with errno set, when there is none to be had.
 Fd make_socket(int family) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) throw system_error("socket", errno);
+  if (!fd) return fd;
   if (family == AF_INET || family == AF_INET6) {
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -102,14 +104,17 @@ struct UnixAddress {
 UnixAddress unix_address(const std::string& path) {
   UnixAddress result;
   result.address.sun_family = AF_UNIX;
+  // An empty path would bind an abstract name, which every process of the net namespace sees.
+  if (path.empty()) {
+    throw Error({.code = ErrorCode::bad_argument, .cause = "a socket's path is empty"});
+  }
   std::string short_path = path;
   if (path.size() >= sizeof result.address.sun_path) {
-    const std::filesystem::path whole(path);
-    result.directory.reset(
-        ::open(whole.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const auto whole = std::filesystem::absolute(path);
+    result.directory.reset(::open(whole.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!result.directory) throw system_error("open " + whole.parent_path().string(), errno);
-    short_path = fmt::format("/proc/self/fd/{}/{}", result.directory.get(),
-                             whole.filename().string());
+    short_path =
+        fmt::format("/proc/self/fd/{}/{}", result.directory.get(), whole.filename().string());
   }
   if (short_path.size() >= sizeof result.address.sun_path) {
     throw Error({.code = ErrorCode::bad_argument,
@@ -124,7 +129,9 @@ UnixAddress unix_address(const std::string& path) {
 int finish_connect(int fd, int result, Deadline deadline) {
   if (result == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  if (!wait_for(fd, POLLOUT, deadline)) return ETIMEDOUT;
+  while (!wait_for(fd, POLLOUT, deadline)) {
+    if (deadline.passed()) return ETIMEDOUT;
+  }
   int error = 0;
   socklen_t size = sizeof error;
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
@@ -162,11 +169,16 @@ Fd listen_tcp(const std::string& host, std::uint16_t port) {
   std::string why = "the name doesn't resolve";
   // An empty host would give the IPv4 wildcard first; the IPv6 one takes both.
   const AddressList list = host.empty() ? look_up("::", port, AI_NUMERICHOST)
-                                        : resolve(host, port, Deadline::after(Milliseconds(20'000)));
+                                        : resolve(host, port, Deadline::after(Milliseconds(20'000)),
+                                                  ErrorCode::rendezvous_unusable);
   for (const auto& [address, size] : list.addresses) {
-    Fd fd(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Fd fd = make_socket(address.ss_family);
     if (!fd && host.empty()) return listen_tcp("0.0.0.0", port);  // a kernel without IPv6
-    if (!fd) throw system_error("socket", errno);
+    if (!fd && errno != EAFNOSUPPORT) throw system_error("socket", errno);
+    if (!fd) {
+      why = "this kernel has no sockets for this kind of address";
+      continue;
+    }
     const int on = 1;
     const int off = 0;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -186,6 +198,7 @@ Fd listen_tcp(const std::string& host, std::uint16_t port) {
 Fd listen_unix(const std::string& path) {
   const UnixAddress address = unix_address(path);
   Fd fd = make_socket(AF_UNIX);
+  if (!fd) throw system_error("socket", errno);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.address),
              sizeof address.address) != 0) {
     throw system_error("bind " + path, errno,
@@ -206,15 +219,20 @@ Fd accept_one(int listener) {
 }
 
 Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
-  const AddressList list = resolve(host, port, deadline);
+  const AddressList list = resolve(host, port, deadline, ErrorCode::rendezvous_unreachable);
   std::string why;
   for (const auto& [address, size] : list.addresses) {
     Fd fd = make_socket(address.ss_family);
+    if (!fd && errno != EAFNOSUPPORT) throw system_error("socket", errno);
+    if (!fd) {  // "localhost" may give an IPv6 address on a kernel without IPv6
+      if (why.empty()) why = "this kernel has no sockets for this kind of address";
+      continue;
+    }
     const int result = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size);
     const int error = finish_connect(fd.get(), result, deadline);
     if (error == 0) return fd;
-    why = fmt::format("connect to {}: {}", join_host_port(ip_text(address), port),
-                      errno_text(error));
+    why =
+        fmt::format("connect to {}: {}", join_host_port(ip_text(address), port), errno_text(error));
   }
   throw Error({.code = ErrorCode::rendezvous_unreachable,
                .cause = why,
@@ -225,6 +243,7 @@ Fd connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
 Fd connect_unix(const std::string& path, Deadline deadline) {
   const UnixAddress address = unix_address(path);
   Fd fd = make_socket(AF_UNIX);
+  if (!fd) throw system_error("socket", errno);
   for (;;) {
     const int result = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.address),
                                  sizeof address.address);
@@ -273,6 +292,12 @@ Io send_some(int fd, ByteView bytes, const std::vector<int>& fds, std::size_t& s
   message.msg_iovlen = 1;
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
   if (!fds.empty()) {
+    // Without a byte to travel with, descriptors would be lost in silence.
+    if (fds.size() > kMaxFds || bytes.empty()) {
+      throw Error({.code = ErrorCode::bad_argument,
+                   .cause = fmt::format("{} descriptors with {} bytes don't fit one message",
+                                        fds.size(), bytes.size())});
+    }
     const std::size_t size = fds.size() * sizeof(int);
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(size);
@@ -290,14 +315,17 @@ Io send_some(int fd, ByteView bytes, const std::vector<int>& fds, std::size_t& s
   switch (errno) {
     case EAGAIN:
     case EINTR:
-    case ETOOMANYREFS: return Io::would_block;
+    case ETOOMANYREFS:
+      return Io::would_block;
     case EPIPE:
     case ECONNRESET:
     case ECONNABORTED:
     case ETIMEDOUT:
     case EHOSTUNREACH:
-    case ENETUNREACH: return Io::closed;
-    default: throw system_error("sendmsg", errno);
+    case ENETUNREACH:
+      return Io::closed;
+    default:
+      throw system_error("sendmsg", errno);
   }
 }
 
@@ -315,13 +343,16 @@ Io receive_some(int fd, std::span<std::byte> into, std::vector<Fd>& fds, std::si
   if (n < 0) {
     switch (errno) {
       case EAGAIN:
-      case EINTR: return Io::would_block;
+      case EINTR:
+        return Io::would_block;
       case ECONNRESET:
       case ECONNABORTED:
       case ETIMEDOUT:
       case EHOSTUNREACH:
-      case ENETUNREACH: return Io::closed;
-      default: throw system_error("recvmsg", errno);
+      case ENETUNREACH:
+        return Io::closed;
+      default:
+        throw system_error("recvmsg", errno);
     }
   }
   for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {

@@ -36,9 +36,9 @@ std::uint16_t local_port(int fd);
 
 enum class Io { some, would_block, closed };
 
-/// Sends what fits of `bytes`, and `fds` with the first of them. `sent` tells how much went.
-/// Errors that mean a broken connection read as closed; ETOOMANYREFS (too many descriptors in
-/// flight) reads as would_block. Others throw.
+/// Sends what fits of `bytes`, and `fds` (at most 253) with the first of them. `sent` tells how
+/// much went. Errors that mean a broken connection read as closed; ETOOMANYREFS (too many
+/// descriptors in flight) reads as would_block. Others throw.
 Io send_some(int fd, ByteView bytes, const std::vector<int>& fds, std::size_t& sent);
 
 /// Receives at most `into.size()` bytes, and appends descriptors to `fds`. `dropped` is set when
@@ -47,8 +47,7 @@ Io receive_some(int fd, std::span<std::byte> into, std::vector<Fd>& fds, std::si
                 bool& dropped);
 
 /// True when `fd` has one of `events` (POLLIN, POLLOUT), false when the wait ended without.
-bool wait_for(int fd, short events, Deadline deadline,
-              Milliseconds slice = Milliseconds(60'000));
+bool wait_for(int fd, short events, Deadline deadline, Milliseconds slice = Milliseconds(60'000));
 
 /// Splits `host:port`, `[v6]:port`. Throws Error(setting_invalid).
 std::pair<std::string, std::uint16_t> split_host_port(const std::string& text);
