@@ -1,0 +1,386 @@
+#include "rendezvous/membership.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "base/error_codec.h"
+#include "base/log.h"
+
+namespace ranklink {
+namespace {
+
+// How long a lost connection waits for a reason that says more, and how often liveness words are
+// looked at.
+constexpr Milliseconds kGrace{50};
+constexpr Milliseconds kTick{10};
+
+// The state letter of /proc/PID/stat in words; empty if the process can't be seen.
+std::string process_state(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (pid <= 0 || !std::getline(file, line)) return {};
+  const auto paren = line.rfind(')');  // the name before it may hold anything
+  if (paren == std::string::npos || paren + 2 >= line.size()) return {};
+  switch (line[paren + 2]) {
+    case 'R': return "running";
+    case 'S': return "sleeping";
+    case 'D': return "in an uninterruptible wait";
+    case 'T':
+    case 't': return "stopped";
+    case 'Z':
+    case 'X': return "ended";
+    default: return {};
+  }
+}
+
+SharedBytes share(Bytes bytes) { return std::make_shared<const Bytes>(std::move(bytes)); }
+
+}  // namespace
+
+Membership::Membership(Setup setup, Hooks hooks)
+    : setup_(std::move(setup)), hooks_(std::move(hooks)) {
+  if (setup_.size) know_size(*setup_.size);
+}
+
+void Membership::know_size(int size) {
+  seats_.resize(static_cast<std::size_t>(size));
+  page_ = ControlPage::create(size);
+  passing_.emplace(size, [this](int to, Bytes payload, std::vector<SharedFd> fds) {
+    hooks_.send(to, FrameType::pass, share(std::move(payload)), std::move(fds));
+  });
+  for (std::size_t rank = 0; rank < setup_.pids.size() && rank < seats_.size(); ++rank) {
+    seats_[rank].pid = setup_.pids[rank];
+  }
+}
+
+void Membership::refuse_claim(ErrorCode code, const Claim& claim, std::string cause,
+                              std::string remedy) {
+  fail(Error({.code = code,
+              .rank = claim.rank,
+              .step = "join",
+              .cause = std::move(cause),
+              .remedy = std::move(remedy)}));
+}
+
+bool Membership::claim(const Claim& claim, int made_for, const Member& member, int pid) {
+  if (failure_) return false;
+  if (!first_claim_ && !claim.resume) {
+    first_claim_ = claim;
+    join_deadline_ = Deadline::after(Milliseconds(claim.timeout_ms));
+  }
+  if (claim.version != RANKLINK_VERSION) {
+    refuse_claim(ErrorCode::version_mismatch, claim,
+                 fmt::format("{} runs ranklink {}, the rendezvous runs {}", claim.text(),
+                             claim.version, RANKLINK_VERSION),
+                 "run the same version of ranklink on all ranks");
+    return false;
+  }
+  if (claim.size < 1 || claim.size > kMaxRanks) {
+    refuse_claim(ErrorCode::size_mismatch, claim,
+                 fmt::format("{} claims an impossible number of ranks", claim.text()),
+                 fmt::format("set WORLD_SIZE to a number from 1 to {}", kMaxRanks));
+    return false;
+  }
+  if (seats_.empty()) know_size(claim.size);
+  const int size = static_cast<int>(seats_.size());
+  if (claim.size != size) {
+    refuse_claim(ErrorCode::size_mismatch, claim,
+                 fmt::format("{} has come to a job of {} ranks{}", claim.text(), size,
+                             first_claim_ && first_claim_->size == size
+                                 ? fmt::format(", as {} said first", first_claim_->text())
+                                 : ""),
+                 "give all ranks the same WORLD_SIZE, and each job a secret and a rendezvous of "
+                 "its own");
+    return false;
+  }
+  if (claim.rank < 0 || claim.rank >= size) {
+    refuse_claim(ErrorCode::rank_out_of_range, claim,
+                 fmt::format("{}: ranks go from 0 to {}", claim.text(), size - 1),
+                 "set RANK to a number below WORLD_SIZE");
+    return false;
+  }
+  if (made_for >= 0 && claim.rank != made_for) {
+    refuse_claim(ErrorCode::duplicate_rank, claim,
+                 fmt::format("the launcher started this process as rank {}, and it claims: {}",
+                             made_for, claim.text()),
+                 "leave RANK as the launcher sets it");
+    return false;
+  }
+  Seat& mine = seat(claim.rank);
+  if (mine.claim) {
+    refuse_claim(ErrorCode::duplicate_rank, claim,
+                 fmt::format("claimed twice: by {}, and by {}", mine.claim->text(), claim.text()),
+                 "give each process a RANK of its own; if one was restarted, restart all");
+    return false;
+  }
+  mine.claim = claim;
+  mine.member = member;
+  mine.step = "join";
+  if (pid > 0) mine.pid = pid;
+  ++claimed_;
+  if (claim.resume) return true;
+  for (int rank = 0; rank < size; ++rank) {
+    if (seat(rank).ended) {
+      fail(*seat(rank).ended);
+      return true;
+    }
+  }
+  if (claimed_ == size) seat_all();
+  return true;
+}
+
+void Membership::seat_all() {
+  seated_ = true;
+  join_deadline_ = Deadline::never();
+  Seating seating;
+  seating.job = random_bytes<JobId>();
+  seating.holder = setup_.holder;
+  for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
+    seating.members.push_back(seat(rank).member);
+    const auto& endpoints = seat(rank).claim->successor;
+    if (seating.successor < 0 && !endpoints.empty()) {
+      seating.successor = rank;
+      seating.successor_endpoints = endpoints;
+    }
+  }
+  const SharedBytes without = share(seating.encode());
+  seating.has_page = true;
+  const SharedBytes with = share(seating.encode());
+  for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
+    if (!seat(rank).member.local) {
+      hooks_.send(rank, FrameType::seated, without, {});
+      continue;
+    }
+    const int copy = ::dup(page_->fd());
+    if (copy < 0) {
+      fail(system_error("dup of the control page", errno));
+      return;
+    }
+    hooks_.send(rank, FrameType::seated, with, {std::make_shared<const Fd>(copy)});
+  }
+}
+
+void Membership::on_frame(int rank, Frame frame) {
+  switch (frame.type) {
+    case FrameType::submit:
+      on_submit(rank, Submission::decode(frame.payload));
+      return;
+    case FrameType::post: {
+      const Posting posting = Posting::decode(frame.payload);
+      SharedFd fd;
+      if (!frame.fds.empty()) fd = std::make_shared<const Fd>(std::move(frame.fds.front()));
+      passing_->post(rank, posting, fd);
+      return;
+    }
+    case FrameType::broker:
+      passing_->broker(rank, Posting::decode(frame.payload));
+      return;
+    case FrameType::pass_ack: {
+      Reader reader(frame.payload);
+      passing_->acknowledge(rank, reader.get<std::uint32_t>());
+      return;
+    }
+    case FrameType::fail: {
+      Reader reader(frame.payload);
+      fail(decode_error(reader));
+      return;
+    }
+    case FrameType::goodbye: {
+      seat(rank).left = true;
+      seat(rank).derived_due.reset();
+      Writer who;
+      who.put(static_cast<std::int32_t>(rank));
+      const SharedBytes payload = share(who.take());
+      for (int other = 0; other < static_cast<int>(seats_.size()); ++other) {
+        if (other != rank && seat(other).claim && !seat(other).left) {
+          hooks_.send(other, FrameType::left, payload, {});
+        }
+      }
+      if (round_ && !failure_) fail_for_missing(round_->name, {rank});
+      return;
+    }
+    default: Reader::fail("a frame that a seated rank doesn't send");
+  }
+}
+
+void Membership::on_submit(int rank, Submission submission) {
+  if (failure_) return;
+  Seat& mine = seat(rank);
+  mine.step = submission.round.substr(0, submission.round.find('/'));
+  if (!seated_) Reader::fail("a round before all ranks are seated");
+  if (!round_) {
+    round_.emplace();
+    round_->name = submission.round;
+    round_->rows.resize(seats_.size());
+    round_->arrived.resize(seats_.size());
+    round_->deadline = Deadline::after(Milliseconds(submission.timeout_ms));
+    for (int other = 0; other < static_cast<int>(seats_.size()); ++other) {
+      if (seat(other).left) return fail_for_missing(round_->name, {other});
+    }
+  }
+  const auto index = static_cast<std::size_t>(rank);
+  if (submission.index != next_round_ || submission.round != round_->name ||
+      round_->arrived[index]) {
+    fail(Error({.code = ErrorCode::protocol_violation,
+                .rank = rank,
+                .step = mine.step,
+                .cause = fmt::format("rank {} is in round {} '{}' while others are in {} '{}'",
+                                     rank, submission.index, submission.round, next_round_,
+                                     round_->name),
+                .remedy = "call the same group operations in the same order on all ranks"}));
+    return;
+  }
+  round_->arrived[index] = true;
+  round_->rows[index] = std::move(submission.row);
+  if (++round_->count < seats_.size()) return;
+  const Round whole = std::move(*round_);
+  round_.reset();
+  Writer result;
+  result.put(next_round_++);
+  try {
+    result.blob(setup_.reduce(whole.name, whole.rows));
+  } catch (const Error& error) {
+    fail(error);
+    return;
+  }
+  const SharedBytes payload = share(result.take());
+  for (int other = 0; other < static_cast<int>(seats_.size()); ++other) {
+    hooks_.send(other, FrameType::result, payload, {});
+  }
+}
+
+void Membership::on_close(int rank) {
+  if (!seat(rank).left) suspect(rank, "its connection to the rendezvous closed");
+}
+
+void Membership::suspect(int rank, std::string cause) {
+  Seat& who = seat(rank);
+  if (failure_ || who.derived_due || who.left) return;
+  who.derived_due = Deadline::after(kGrace);
+  who.derived_cause = std::move(cause);
+}
+
+void Membership::report_end(int rank, const Error& reason) {
+  if (rank < 0 || rank >= static_cast<int>(seats_.size()) || seat(rank).left) return;
+  const Error full = with(reason, [&](Error::Parts& p) {
+    if (p.step.empty()) p.step = step_of(rank);
+  });
+  if (seat(rank).claim) return fail(full);
+  // A program that never joins may end as it likes, as long as nobody waits for it.
+  seat(rank).ended = with(full, [](Error::Parts& p) { p.step = "before join"; });
+  if (claimed_ > 0) fail(*seat(rank).ended);
+}
+
+void Membership::fail(const Error& reason) {
+  if (failure_) return;
+  failure_ = with(reason, [&](Error::Parts& p) {
+    if (p.step.empty() && p.rank >= 0) p.step = step_of(p.rank);
+  });
+  if (page_) {
+    // One reason wins for everybody: a rank may have published its own just before.
+    const auto published = page_->failure();
+    if (published) failure_ = published;
+    page_->publish_failure(page_->size(), *failure_);
+  }
+  Writer bytes;
+  encode(*failure_, bytes);
+  hooks_.abort_all(share(bytes.take()));
+}
+
+std::string Membership::step_of(int rank) const {
+  if (rank < 0 || rank >= static_cast<int>(seats_.size())) return {};
+  const Seat& who = seat(rank);
+  if (!who.claim) return {};
+  const std::string shown = page_ ? page_->step(rank) : "";
+  return shown.empty() ? who.step : shown;
+}
+
+std::string Membership::describe(int rank) const {
+  const Seat& who = seat(rank);
+  std::string text = fmt::format("rank {}", rank);
+  std::vector<std::string> parts;
+  if (who.pid > 0) parts.push_back(fmt::format("pid {}", who.pid));
+  if (const std::string state = process_state(who.pid); !state.empty()) parts.push_back(state);
+  if (who.left) {
+    parts.emplace_back("has left the group");
+  } else if (who.claim) {
+    parts.push_back("in step " + step_of(rank));
+  } else {
+    parts.emplace_back("never joined");
+  }
+  return fmt::format("{} ({})", text, fmt::join(parts, ", "));
+}
+
+void Membership::fail_for_missing(const std::string& step, const std::vector<int>& missing) {
+  std::vector<std::string> who;
+  bool left = false;
+  for (const int rank : missing) {
+    if (who.size() < 32) who.push_back(describe(rank));
+    left = left || seat(rank).left;
+  }
+  if (missing.size() > who.size()) {
+    who.push_back(fmt::format("and {} more", missing.size() - who.size()));
+  }
+  std::string cause = fmt::format("{} of {} ranks {}: {}", missing.size(), seats_.size(),
+                                  left ? "left while others were in " + step
+                                       : "did not arrive before the deadline",
+                                  fmt::join(who, "; "));
+  if (const std::string strangers = hooks_.strangers(); !strangers.empty()) {
+    cause += "; " + strangers;
+  }
+  fail(Error({.code = left ? ErrorCode::rank_left : ErrorCode::ranks_missing,
+              .rank = missing.front(),
+              .step = step.substr(0, step.find('/')),
+              .cause = std::move(cause),
+              .remedy = left ? "leave the group only when all ranks are done"
+                             : "start these ranks, or give them more time (RANKLINK_JOIN_TIMEOUT)"}));
+}
+
+Deadline Membership::tick() {
+  Deadline next = Deadline::never();
+  if (failure_) return next;
+  std::vector<int> missing;
+  if (join_deadline_.passed()) {
+    for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
+      if (!seat(rank).claim) missing.push_back(rank);
+    }
+    join_deadline_ = Deadline::never();
+    fail_for_missing("join", missing);
+    return next;
+  }
+  next = next.earlier(join_deadline_);
+  if (round_) {
+    if (round_->deadline.passed()) {
+      for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+        if (!round_->arrived[rank]) missing.push_back(static_cast<int>(rank));
+      }
+      fail_for_missing(round_->name, missing);
+      return next;
+    }
+    next = next.earlier(round_->deadline);
+  }
+  bool any_alive = false;
+  for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
+    Seat& who = seat(rank);
+    if (!who.claim || who.left) continue;
+    any_alive = true;
+    if (page_->died(rank)) suspect(rank, "the kernel marked its liveness word: its process ended");
+    if (!who.derived_due) continue;
+    if (who.derived_due->passed()) {
+      fail(Error({.code = ErrorCode::rank_died,
+                  .rank = rank,
+                  .step = step_of(rank),
+                  .cause = fmt::format("pid {}: {}", who.claim->pid, who.derived_cause) +
+                           (setup_.reports_ends ? "" : "; how it ended isn't known here"),
+                  .remedy = "look at the output of that rank, and at the kernel's log for an "
+                            "out-of-memory kill"}));
+      return Deadline::never();
+    }
+    next = next.earlier(*who.derived_due);
+  }
+  return any_alive ? next.earlier(Deadline::after(kTick)) : next;
+}
+
+}  // namespace ranklink
