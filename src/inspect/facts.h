@@ -25,27 +25,28 @@ struct InterfaceFacts {
 struct Facts {
   std::string hostname;
   std::string boot_id;
-  std::string program;                ///< of /proc/self/comm
-  std::int32_t pid = 0;               ///< in its own pid namespace
-  std::uint64_t start_time = 0;       ///< clock ticks since boot: with pid and boot_id, an identity
+  std::string program;           ///< of /proc/self/comm
+  std::int32_t pid = 0;          ///< in its own pid namespace
+  std::uint64_t start_time = 0;  ///< clock ticks since boot: with pid and boot_id, an identity
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::array<std::uint64_t, 6> namespaces{};  ///< inode numbers; 0 where it can't be read
-  std::int32_t seccomp_mode = 0;      ///< 0 none, 1 strict, 2 filter
+  std::int32_t seccomp_mode = 0;              ///< 0 none, 1 strict, 2 filter
   bool no_new_privileges = false;
   bool dumpable = true;
-  std::uint64_t capabilities = 0;     ///< CapEff
-  std::int32_t yama_scope = -1;       ///< -1 where Yama isn't there
-  std::int32_t pidfd_open_errno = 0;  ///< of pidfd_open on oneself: EPERM, ENOSYS come from a filter
-  std::int32_t pidfd_getfd_errno = 0; ///< of pidfd_getfd from oneself
-  std::uint64_t descriptors_soft = 0; ///< RLIMIT_NOFILE
+  std::uint64_t capabilities = 0;  ///< CapEff
+  std::int32_t yama_scope = -1;    ///< -1 where Yama isn't there
+  std::int32_t pidfd_open_errno =
+      0;  ///< of pidfd_open on oneself: EPERM, ENOSYS come from a filter
+  std::int32_t pidfd_getfd_errno = 0;  ///< of pidfd_getfd from oneself
+  std::uint64_t descriptors_soft = 0;  ///< RLIMIT_NOFILE
   std::uint64_t descriptors_hard = 0;
   std::uint64_t locked_memory_soft = 0;  ///< RLIMIT_MEMLOCK, bytes; ~0 when unlimited
-  std::uint64_t memory_limit = 0;     ///< the least limit of its memory cgroups, bytes; 0 none
-  std::uint64_t memory_available = 0; ///< MemAvailable, bytes
-  std::uint64_t shm_size = 0;         ///< of /dev/shm, bytes; 0 where it isn't a tmpfs
+  std::uint64_t memory_limit = 0;        ///< the least limit of its memory cgroups, bytes; 0 none
+  std::uint64_t memory_available = 0;    ///< MemAvailable, bytes
+  std::uint64_t shm_size = 0;            ///< of /dev/shm, bytes; 0 where it isn't a tmpfs
   std::uint64_t shm_free = 0;
-  std::string container;              ///< docker, podman, kubernetes, containerd, lxc; or empty
+  std::string container;  ///< docker, podman, kubernetes, containerd, lxc; or empty
   std::vector<InterfaceFacts> interfaces;
 };
 
