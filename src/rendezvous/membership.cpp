@@ -119,6 +119,7 @@ bool Membership::claim(const Claim& claim, int made_for, const Member& member, i
   mine.member = member;
   mine.step = "join";
   if (pid > 0) mine.pid = pid;
+  if (claim.process == process_token()) holder_ = claim.rank;
   ++claimed_;
   if (claim.resume) return true;
   for (int rank = 0; rank < size; ++rank) {
@@ -136,7 +137,7 @@ void Membership::seat_all() {
   join_deadline_ = Deadline::never();
   Seating seating;
   seating.job = random_bytes<JobId>();
-  seating.holder = setup_.holder;
+  seating.holder = holder_;
   for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
     seating.members.push_back(seat(rank).member);
     const auto& endpoints = seat(rank).claim->successor;

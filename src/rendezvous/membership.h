@@ -29,7 +29,6 @@ class Membership {
   struct Setup {
     std::optional<int> size;
     std::vector<int> pids;
-    int holder = -1;
     Reducer reduce;
     bool reports_ends = false;
   };
@@ -88,6 +87,7 @@ class Membership {
   std::optional<Claim> first_claim_;
   int claimed_ = 0;
   bool seated_ = false;
+  int holder_ = -1;  ///< the rank in whose process this server is
   Deadline join_deadline_ = Deadline::never();
   std::uint32_t next_round_ = 0;
   std::optional<Round> round_;

@@ -23,6 +23,11 @@ std::vector<std::string> get_endpoints(Reader& from) {
 
 }  // namespace
 
+const JobId& process_token() {
+  static const JobId token = random_bytes<JobId>();
+  return token;
+}
+
 Bytes Claim::encode() const {
   Writer w;
   w.text(version);
@@ -31,6 +36,7 @@ Bytes Claim::encode() const {
   w.text(host);
   w.put(pid);
   w.put(start_time);
+  w.raw(process);
   w.put(timeout_ms);
   put_texts(w, successor);
   w.put(resume);
@@ -46,6 +52,7 @@ Claim Claim::decode(ByteView bytes) {
   c.host = r.text(256);
   c.pid = r.get<std::int32_t>();
   c.start_time = r.get<std::uint64_t>();
+  c.process = read_array<JobId>(r);
   c.timeout_ms = r.get<std::uint32_t>();
   c.successor = get_endpoints(r);
   c.resume = r.get<std::uint8_t>() != 0;

@@ -11,6 +11,9 @@ namespace ranklink {
 
 inline constexpr int kMaxRanks = 65'536;
 
+/// Random, and the same for the whole life of this process.
+const JobId& process_token();
+
 /// What a rank says of itself once both sides have proved the secret.
 struct Claim {
   std::string version;             ///< of ranklink; all ranks run the same
@@ -19,6 +22,7 @@ struct Claim {
   std::string host;
   std::int32_t pid = 0;            ///< as the rank sees it
   std::uint64_t start_time = 0;
+  JobId process{};                 ///< process_token(): tells the server which rank holds it
   std::uint32_t timeout_ms = 0;    ///< how long it is willing to wait for the others
   std::vector<std::string> successor;  ///< endpoints at which it would take over, if it can
   bool resume = false;             ///< it was seated before, by a server that is lost

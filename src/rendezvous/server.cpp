@@ -97,7 +97,6 @@ Server::Impl::Impl(Options options)
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       membership_({.size = options_.size,
                    .pids = options_.pids,
-                   .holder = options_.holder,
                    .reduce = options_.reduce,
                    .reports_ends = options_.reports_ends},
                   {.send =

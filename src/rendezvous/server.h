@@ -30,7 +30,6 @@ class Server {
     std::vector<Fd> listeners;        ///< TCP or Unix
     std::vector<Fd> connections;      ///< inherited sockets, by rank
     std::vector<int> pids;            ///< of the ranks' processes, where the launcher knows them
-    int holder = -1;                  ///< the rank in whose process this is, or -1
     Reducer reduce;
     bool reports_ends = false;        ///< somebody calls report_end for every rank that ends
   };

@@ -1,0 +1,375 @@
+#include "rendezvous/client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <thread>
+
+#include "base/error_codec.h"
+#include "base/log.h"
+#include "base/socket.h"
+#include "rendezvous/endpoint.h"
+
+namespace ranklink {
+namespace {
+
+// The server names who is missing when a deadline passes; it is given this long to say so.
+constexpr Milliseconds kServerGrace{1000};
+constexpr Milliseconds kReasonGrace{50};
+constexpr Milliseconds kSlice{20};
+
+std::uint32_t milliseconds_left(Deadline deadline) {
+  constexpr std::int64_t kMost = 0xffff'ffff;
+  if (deadline.is_never()) return kMost;
+  const auto left = std::chrono::ceil<Milliseconds>(deadline.left()).count();
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(left, kMost));
+}
+
+}  // namespace
+
+FrameConnection shake_hands(Fd fd, const Secret& secret, Deadline deadline) {
+  FrameConnection connection(std::move(fd));
+  const auto await = [&](FrameType type) -> Frame {
+    for (;;) {
+      if (auto frame = connection.receive()) {
+        if (frame->type == FrameType::refusal) {
+          Reader reason(frame->payload);
+          throw Error({.code = ErrorCode::secret_mismatch,
+                       .step = "join",
+                       .cause = fmt::format("the rendezvous refused this process: {}",
+                                            reason.text(256)),
+                       .remedy = "give all ranks of the job the same secret (RANKLINK_SECRET), and "
+                                 "each job a rendezvous of its own"});
+        }
+        if (frame->type != type) Reader::fail("an unexpected frame in the handshake");
+        return std::move(*frame);
+      }
+      if (connection.closed()) {
+        throw Error({.code = ErrorCode::rendezvous_unreachable,
+                     .step = "join",
+                     .cause = "the rendezvous closed the connection during the handshake",
+                     .remedy = "check that this address is ranklink's rendezvous"});
+      }
+      if (!wait_for(connection.fd(), POLLIN, deadline)) {
+        throw Error({.code = ErrorCode::rendezvous_unreachable,
+                     .step = "join",
+                     .cause = "something accepts connections there but doesn't answer as a "
+                              "rendezvous does",
+                     .remedy = "check that rank 0 runs and isn't stopped, and that this address is "
+                               "ranklink's"});
+      }
+    }
+  };
+  const Frame challenge = await(FrameType::challenge);
+  Reader challenge_reader(challenge.payload);
+  const auto server_nonce = read_array<Nonce>(challenge_reader);
+  const auto my_nonce = random_bytes<Nonce>();
+  Writer hello;
+  hello.raw(my_nonce);
+  hello.raw(client_proof(secret, server_nonce, my_nonce));
+  connection.send(FrameType::hello, hello.take());
+  const Frame proof = await(FrameType::proof);
+  Reader proof_reader(proof.payload);
+  if (!equal(read_array<Digest>(proof_reader), server_proof(secret, server_nonce, my_nonce))) {
+    throw Error({.code = ErrorCode::secret_mismatch,
+                 .step = "join",
+                 .cause = "the rendezvous doesn't know this job's secret",
+                 .remedy = "give all ranks of the job the same secret (RANKLINK_SECRET)"});
+  }
+  connection.set_limit(kRankLimit);
+  return connection;
+}
+
+Client::Client(FrameConnection connection, Secret secret, Claim claim)
+    : connection_(std::move(connection)), secret_(std::move(secret)), claim_(std::move(claim)) {}
+
+Client::~Client() { leave(); }
+
+const Seating& Client::take_seat(Deadline deadline) {
+  claim_.timeout_ms = milliseconds_left(deadline);
+  connection_.send(FrameType::claim, claim_.encode());
+  Frame frame = next_frame(deadline, "the other ranks");
+  if (frame.type != FrameType::seated) Reader::fail("an unexpected frame instead of a seat");
+  seating_ = Seating::decode(frame.payload);
+  if (static_cast<int>(seating_.members.size()) != claim_.size) {
+    Reader::fail("a seating of another size");
+  }
+  seated_ = true;
+  if (seating_.has_page && frame.fds.empty()) {
+    throw Error({.code = ErrorCode::descriptors_short,
+                 .rank = rank(),
+                 .step = step_,
+                 .cause = "the kernel dropped the control page's descriptor: this process is at "
+                          "its limit of open files",
+                 .remedy = "raise the limit of open files of this rank (ulimit -n, LimitNOFILE=, "
+                           "--ulimit nofile)"});
+  }
+  adopt_page(seating_.has_page ? ControlPage::open(std::move(frame.fds.front()), size())
+                               : ControlPage::create(size()));
+  return seating_;
+}
+
+void Client::adopt_page(ControlPage page) {
+  beacon_.reset();
+  page_ = std::make_unique<ControlPage>(std::move(page));
+  beacon_ = std::make_unique<LivenessBeacon>(*page_, rank());
+  page_->set_state(rank(), ControlPage::State::alive);
+  page_->set_step(rank(), step_);
+}
+
+void Client::enter(const std::string& step) {
+  step_ = step;
+  if (page_) page_->set_step(rank(), step);
+}
+
+Bytes Client::submit(const std::string& round, Bytes row, Deadline deadline) {
+  const Submission submission{next_round_, round, milliseconds_left(deadline), std::move(row)};
+  connection_.send(FrameType::submit, submission.encode());
+  while (results_.empty()) {
+    Frame frame = next_frame(deadline, "all ranks");
+    if (!dispatch(frame)) Reader::fail("an unexpected frame in a round");
+  }
+  const Frame frame = std::move(results_.front());
+  results_.pop_front();
+  Reader reader(frame.payload);
+  if (reader.get<std::uint32_t>() != next_round_++) Reader::fail("the result of another round");
+  const ByteView result = reader.blob(kRankLimit);
+  return {result.begin(), result.end()};
+}
+
+void Client::post(std::uint32_t tag, const std::vector<int>& peers, SharedFd fd) {
+  Posting posting{tag, {peers.begin(), peers.end()}};
+  std::vector<SharedFd> fds;
+  if (fd) fds.push_back(std::move(fd));
+  connection_.send(FrameType::post, posting.encode(), std::move(fds));
+}
+
+void Client::broker(std::uint32_t tag, const std::vector<int>& peers) {
+  connection_.send(FrameType::broker, Posting{tag, {peers.begin(), peers.end()}}.encode());
+}
+
+void Client::collect(std::uint32_t tag, std::set<int> peers,
+                     const std::function<void(int, Fd)>& take, Deadline deadline) {
+  while (!peers.empty()) {
+    if (passed_.empty()) {
+      Frame frame = next_frame(deadline, "descriptors of peers");
+      if (!dispatch(frame)) Reader::fail("an unexpected frame instead of descriptors");
+      continue;
+    }
+    Frame frame = std::move(passed_.front());
+    passed_.pop_front();
+    std::uint32_t handled = 0;
+    auto fd = frame.fds.begin();
+    for (const Passed::Item& item : Passed::decode(frame.payload).items) {
+      if (!item.lost && fd == frame.fds.end()) break;  // dropped at this process's limit
+      if (item.tag == tag && peers.erase(item.from) != 0) {
+        take(item.from, item.lost ? Fd() : std::move(*fd));
+      }
+      if (!item.lost) (fd++)->reset();
+      ++handled;
+    }
+    Writer ack;
+    ack.put(handled);
+    connection_.send(FrameType::pass_ack, ack.take());
+  }
+}
+
+void Client::fail(const Error& error) {
+  if (page_) page_->publish_failure(rank(), error);
+  Writer bytes;
+  encode(error, bytes);
+  connection_.send(FrameType::fail, bytes.take());
+  failure_ = error;
+}
+
+void Client::leave() {
+  if (left_) return;
+  left_ = true;
+  if (seated_ && !failure_) {
+    page_->set_state(rank(), ControlPage::State::left);
+    page_->set_step(rank(), "left");
+    page_->ring_all();
+    connection_.send(FrameType::goodbye);
+  }
+  // What is still queued gets a moment to go out; a server that doesn't read it loses it.
+  const Deadline patience = Deadline::after(Milliseconds(200));
+  while (connection_.wants_write() && wait_for(connection_.fd(), POLLOUT, patience)) {
+    connection_.flush();
+  }
+  beacon_.reset();
+}
+
+bool Client::has_left(int other) const {
+  return peers_left_.contains(other) ||
+         (page_ && page_->state(other) == ControlPage::State::left);
+}
+
+int Client::fd() const { return connection_.closed() ? -1 : connection_.fd(); }
+
+void Client::receive_all() {
+  while (auto frame = connection_.receive()) {
+    if (!dispatch(*frame)) Reader::fail("an unexpected frame from the rendezvous");
+  }
+}
+
+void Client::check() {
+  if (failure_) throw_failure(*failure_);
+  if (page_) {
+    if (const auto failure = page_->failure()) throw_failure(*failure);
+  }
+  if (connection_.closed() && gone_over_) return;
+  connection_.flush();
+  receive_all();
+  if (connection_.closed()) server_lost();
+}
+
+Frame Client::next_frame(Deadline deadline, const char* awaited) {
+  const Deadline patience =
+      deadline.is_never() ? deadline : Deadline::after(deadline.left() + kServerGrace);
+  for (;;) {
+    if (auto frame = connection_.receive()) {
+      if (frame->type != FrameType::abort && frame->type != FrameType::left &&
+          frame->type != FrameType::goodbye) {
+        return std::move(*frame);
+      }
+      dispatch(*frame);
+      continue;
+    }
+    if (connection_.closed()) {
+      server_lost();
+      continue;
+    }
+    if (page_) {
+      if (const auto failure = page_->failure()) throw_failure(*failure);
+    }
+    if (patience.passed()) {
+      throw Error({.code = ErrorCode::rendezvous_lost,
+                   .rank = seating_.holder,
+                   .step = step_,
+                   .cause = fmt::format("waited for {} until the deadline, and the rendezvous, which "
+                                        "should say who is missing, doesn't answer",
+                                        awaited),
+                   .remedy = "check that the launcher, or rank 0, isn't stopped",
+                   .context = fmt::format("rank {} was in step {}", rank(), step_)});
+    }
+    const short events = connection_.wants_write() ? POLLIN | POLLOUT : POLLIN;
+    if (wait_for(connection_.fd(), events, patience, kSlice)) connection_.flush();
+  }
+}
+
+// Handles what may come at any time; false for a frame that belongs elsewhere.
+bool Client::dispatch(Frame& frame) {
+  switch (frame.type) {
+    case FrameType::abort: {
+      Reader reader(frame.payload);
+      const Error error = decode_error(reader);
+      if (page_) page_->publish_failure(rank(), error);
+      throw_failure(error);
+    }
+    case FrameType::left: {
+      Reader reader(frame.payload);
+      peers_left_.insert(reader.get<std::int32_t>());
+      return true;
+    }
+    case FrameType::goodbye: server_closing_ = true; return true;
+    case FrameType::result: results_.push_back(std::move(frame)); return true;
+    case FrameType::pass: passed_.push_back(std::move(frame)); return true;
+    default: return false;
+  }
+}
+
+void Client::throw_failure(const Error& error) {
+  failure_ = error;
+  if (error.rank() == rank() || !error.context().empty()) throw error;
+  throw with(error, [&](Error::Parts& p) {
+    p.context = fmt::format("rank {} was in step {}", rank(), step_);
+  });
+}
+
+Error Client::best_reason(const Error& derived) {
+  const Deadline patience = Deadline::after(kReasonGrace);
+  try {
+    do {
+      check();
+      if (const int socket = fd(); socket >= 0) {
+        wait_for(socket, POLLIN, patience, Milliseconds(2));
+      } else {
+        std::this_thread::sleep_for(Milliseconds(2));
+      }
+    } while (!patience.passed());
+  } catch (const Error& error) {
+    return error;
+  }
+  fail(derived);
+  // Another rank may have published its reason first; all report the same.
+  const auto won = page_->failure();
+  return won && won->code() != derived.code() ? *won : derived;
+}
+
+void Client::server_lost() {
+  if (gone_over_) {
+    throw_failure(Error({.code = ErrorCode::rendezvous_lost,
+                         .rank = seating_.successor,
+                         .step = step_,
+                         .cause = "the rendezvous and its successor have both closed",
+                         .remedy = "look at the output of these ranks"}));
+  }
+  if (!seated_) {
+    throw Error({.code = ErrorCode::rendezvous_lost,
+                 .step = step_,
+                 .cause = "the rendezvous closed before all ranks had come",
+                 .remedy = "look at the output of rank 0, or of the launcher"});
+  }
+  const bool orderly = server_closing_;
+  // Its own failure, or the kernel's mark of its death, says more than a closed socket.
+  const Deadline patience = Deadline::after(orderly ? Milliseconds(0) : kReasonGrace);
+  do {
+    if (const auto failure = page_->failure()) throw_failure(*failure);
+    if (!orderly) std::this_thread::sleep_for(Milliseconds(1));
+  } while (!patience.passed());
+  const bool reached = go_over();
+  if (orderly) {
+    if (!reached) gone_over_ = true;  // it left as intended: only a later need makes this an error
+    return;
+  }
+  const std::string held =
+      seating_.holder < 0 ? "" : fmt::format(", which rank {} held,", seating_.holder);
+  const Error derived({.code = seating_.holder < 0 ? ErrorCode::rendezvous_lost
+                                                   : ErrorCode::rank_died,
+                       .rank = seating_.holder,
+                       .step = seating_.holder < 0 ? step_ : page_->step(seating_.holder),
+                       .cause = fmt::format("the rendezvous{} closed without a word; how its process "
+                                            "ended isn't known here",
+                                            held),
+                       .remedy = "look at the output of that process, and at the kernel's log for "
+                                 "an out-of-memory kill"});
+  fail(derived);
+  if (!reached) throw_failure(derived);
+  // The successor settles on one reason for all.
+  const Deadline answer = Deadline::after(kServerGrace);
+  while (!answer.passed() && !connection_.closed()) {
+    receive_all();
+    wait_for(connection_.fd(), POLLIN, answer, kSlice);
+  }
+  throw_failure(derived);
+}
+
+bool Client::go_over() {
+  const Deadline patience = Deadline::after(kServerGrace);
+  for (const std::string& endpoint : seating_.successor_endpoints) {
+    try {
+      FrameConnection next = shake_hands(connect_endpoint(endpoint, patience), secret_, patience);
+      connection_ = std::move(next);
+      gone_over_ = true;
+      claim_.resume = true;
+      connection_.send(FrameType::claim, claim_.encode());
+      return true;
+    } catch (const Error& error) {
+      log(LogLevel::info, "the rendezvous's successor can't be reached at {}: {}", endpoint,
+          error.what());
+    }
+  }
+  return false;
+}
+
+}  // namespace ranklink
