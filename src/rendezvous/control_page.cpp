@@ -1,5 +1,6 @@
 #include "rendezvous/control_page.h"
 
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ struct alignas(64) ControlPage::Slot {
   std::atomic<State> state;
   std::atomic<std::uint32_t> step_version;  // odd while the step is being written
   std::array<std::atomic<std::uint64_t>, kStepWords> step;
+  std::atomic<std::uint64_t> operation;     // twice the sequence number, plus one while in it
   std::atomic<std::uint32_t> failure_size;  // set last
   std::array<std::byte, kFailureBytes> failure;
 };
@@ -95,7 +97,20 @@ std::string ControlPage::step(int rank) const {
     }
     if (before % 2 == 0 && s.step_version.load(std::memory_order_acquire) == before) break;
   }
-  return text.data();
+  const std::uint64_t operation = s.operation.load(std::memory_order_acquire);
+  if (operation == 0) return text.data();
+  return fmt::format("{}{} #{}", operation % 2 == 0 ? "its program, after " : "", text.data(),
+                     operation / 2);
+}
+
+void ControlPage::begin_operation(int rank, std::uint64_t sequence) {
+  slot(rank).operation.store(sequence * 2 + 1, std::memory_order_release);
+}
+
+void ControlPage::end_operation(int rank) {
+  Slot& s = slot(rank);
+  s.operation.store(s.operation.load(std::memory_order_relaxed) & ~std::uint64_t{1},
+                    std::memory_order_release);
 }
 
 void ControlPage::set_state(int rank, State state) {

@@ -34,8 +34,13 @@ class ControlPage {
 
   /// The rank's own slot.
   void set_step(int rank, const std::string& step);
+  /// The rank enters its collective number `sequence`, counted from 1; its step is the collective's
+  /// name. end_operation() says that it is back in its program.
+  void begin_operation(int rank, std::uint64_t sequence);
+  void end_operation(int rank);
   void set_state(int rank, State state);
 
+  /// As in `try`, `all_reduce #5`, or `its program, after all_reduce #5`.
   std::string step(int rank) const;
   State state(int rank) const;
   /// True once the kernel has marked the rank's liveness word: its process ended without leaving.

@@ -76,6 +76,9 @@ class FrameConnection {
   void flush();
   bool wants_write() const { return !closed_ && !queue_.empty(); }
 
+  /// Hands the socket over, for use without frames; nothing may be queued.
+  Fd take_fd() { return std::move(fd_); }
+
   /// The next whole frame that has arrived, if any. Throws Error(protocol_violation).
   std::optional<Frame> receive();
 

@@ -1,6 +1,7 @@
 #include "rendezvous/server.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ namespace ranklink {
 namespace {
 
 constexpr Milliseconds kStrangerPatience{2000};
+constexpr Milliseconds kFarewell{1000};
 constexpr std::size_t kMaxStrangers = 1024;
 
 bool is_unix(int fd) {
@@ -286,8 +288,14 @@ void Server::Impl::run() {
     }
   }
   const std::lock_guard lock(mutex_);
+  const Deadline patience = Deadline::after(kFarewell);
   for (auto& [id, connection] : connections_) {
     if (connection.stage == Stage::seated) connection.frames.send(FrameType::goodbye);
+    // Results that are still queued are somebody's bring-up.
+    while (connection.frames.wants_write() &&
+           wait_for(connection.frames.fd(), POLLOUT, patience)) {
+      connection.frames.flush();
+    }
   }
 }
 
