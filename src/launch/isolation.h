@@ -14,6 +14,8 @@ struct Isolation {
   bool has(std::string_view kind) const;
   /// `pid,net`; empty for none.
   std::string text() const;
+  /// The same and `kind`, which must be one of kNamespaceKinds.
+  Isolation with(std::string_view kind) const;
 };
 
 /// Reads `pid,net,ipc,uts,mnt,user`, `all` or nothing. Throws Error(setting_invalid) with the
