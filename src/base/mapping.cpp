@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// A signal undoes the call in which it arrives, so a program with a profiling timer would never
-// see one large reservation end; small ones do.
+// On older kernels a signal undoes the call in which it arrives, so a program with a profiling
+// timer would never see one large reservation end; small ones do.
 int reserve(int fd, std::size_t size) {
   constexpr std::size_t kPiece = std::size_t{4} << 20;
   std::size_t done = 0;

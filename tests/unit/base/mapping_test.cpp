@@ -63,7 +63,8 @@ TEST(MakeSharedMemory, SaysThatMemoryIsShort) {
   EXPECT_NE(message.find("1048576 bytes"), std::string::npos) << message;
 }
 
-// A signal interrupts a reservation, which a program with a profiling timer gets all the time.
+// A program with a profiling timer gets signals all the time, and older kernels let each of them
+// interrupt a reservation.
 TEST(MakeSharedMemory, EndsUnderAStormOfSignals) {
   static volatile std::sig_atomic_t ticks;
   ticks = 0;

@@ -113,7 +113,7 @@ TEST(FactsCodec, EncodesNoMoreThanItDecodes) {
 // Facts without interfaces end in their count, which is put anew here.
 Bytes with_interfaces(const std::function<void(Writer&)>& put) {
   Bytes bytes = encoded(Facts{});
-  bytes.resize(bytes.size() - 4);
+  bytes.erase(bytes.end() - 4, bytes.end());
   Writer tail;
   put(tail);
   bytes.insert(bytes.end(), tail.bytes().begin(), tail.bytes().end());

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,9 +120,11 @@ TEST(InspectProcess, MeasuresShmOnlyWhereItIsATmpfs) {
   const Facts facts = inspect_process(linked.root());
   EXPECT_GT(facts.shm_size, 0u);
   EXPECT_LE(facts.shm_free, facts.shm_size);
-  MachineTree proc;
-  proc.link("dev/shm", "/proc");
-  EXPECT_EQ(inspect_process(proc.root()).shm_size, 0u);
+  struct statfs disk {};
+  if (::statfs("/usr", &disk) != 0 || disk.f_type == TMPFS_MAGIC) GTEST_SKIP() << "no disk here";
+  MachineTree other;
+  other.link("dev/shm", "/usr");
+  EXPECT_EQ(inspect_process(other.root()).shm_size, 0u);
 }
 
 TEST(InspectProcess, AsksTheKernelAboutThisProcess) {
