@@ -12,7 +12,7 @@
 namespace ranklink {
 namespace {
 
-constexpr std::size_t kLargest = 64 * 1024;
+constexpr std::size_t kLargest = std::size_t{64} * 1024;
 constexpr std::string_view kBlank = " \t\n";
 
 }  // namespace

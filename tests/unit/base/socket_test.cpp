@@ -285,11 +285,12 @@ TEST(SendSome, CarriesAsManyDescriptorsAsTheKernelAllows) {
 }
 
 TEST(SendSome, RefusesDescriptorsThatDoNotFit) {
-  const auto [a, b] = make_socketpair();
+  const std::pair<Fd, Fd> ends = make_socketpair();
+  const int a = ends.first.get();
   std::size_t sent = 0;
-  const std::vector<int> many(254, a.get());
-  expect_error(ErrorCode::bad_argument, [&] { send_some(a.get(), view_of("x"), many, sent); });
-  expect_error(ErrorCode::bad_argument, [&] { send_some(a.get(), {}, {a.get()}, sent); });
+  const std::vector<int> many(254, a);
+  expect_error(ErrorCode::bad_argument, [&] { send_some(a, view_of("x"), many, sent); });
+  expect_error(ErrorCode::bad_argument, [&] { send_some(a, {}, {a}, sent); });
 }
 
 TEST(ReceiveSome, TellsThatDescriptorsWereDropped) {
