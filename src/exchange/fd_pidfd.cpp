@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 
 #include "base/error.h"
 #include "exchange/mechanism.h"
@@ -110,18 +109,7 @@ Fd open_self() { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid()
 Fd open_peer(const Facts& peer) {
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (!pidfd) throw system_error(fmt::format("pidfd_open of pid {}", peer.pid), errno, kAllow);
-  std::ifstream file(fmt::format("/proc/{}/stat", peer.pid));
-  std::string line;
-  std::getline(file, line);
-  const auto name_end = line.rfind(')');
-  std::uint64_t start_time = 0;
-  if (name_end != std::string::npos) {
-    // Field 22 of proc(5); the name is field 2.
-    std::size_t at = name_end + 1;
-    for (int field = 2; field < 21 && at != std::string::npos; ++field) at = line.find(' ', at + 1);
-    if (at != std::string::npos) start_time = std::strtoull(line.c_str() + at, nullptr, 10);
-  }
-  if (start_time != peer.start_time) {
+  if (process_start_time(peer.pid) != peer.start_time) {
     throw Error({.code = ErrorCode::mechanism_unavailable,
                  .cause = fmt::format("pid {} is another process here", peer.pid),
                  .remedy = "share the pid namespace and its /proc, or use fd+socket"});

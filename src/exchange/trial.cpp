@@ -166,7 +166,7 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
     if (mechanism.maps && !from_peer) trial.prepare(*offer.memory, peer);
   }
   // A peer may get at this memory without asking, so it must be ready before anybody starts.
-  around.client.submit("try/ready", {}, deadline);
+  around.client.submit(around.client.step() + "/ready", {}, deadline);
   Attempts attempts = mechanism.connect(around, offer, importing, exporting, deadline);
   for (VerdictRow::Entry& entry : row.entries) {
     const auto found = attempts.find(entry.peer);
@@ -179,7 +179,7 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
                                      : trial.send(attempt.link.stream, entry.peer);
     }
   }
-  around.client.submit("try/tried", {}, deadline);
+  around.client.submit(around.client.step() + "/tried", {}, deadline);
   for (VerdictRow::Entry& entry : row.entries) {
     if (mechanism.maps) {
       if (exporting.contains(entry.peer)) entry.from_peer = trial.seen(*offer.memory, entry.peer);

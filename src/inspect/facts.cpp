@@ -136,6 +136,10 @@ std::vector<InterfaceFacts> list_interfaces() {
 
 }  // namespace
 
+std::uint64_t process_start_time(int pid, const std::string& root) {
+  return start_time_of(read_text(root + "proc/" + std::to_string(pid) + "/stat"));
+}
+
 Facts inspect_process(const std::string& root) {
   const std::string below = root.ends_with('/') ? root : root + '/';
   Facts facts;

@@ -54,6 +54,9 @@ struct Facts {
 /// that tests replay other machines; what can't be read keeps its default, nothing throws.
 Facts inspect_process(const std::string& root = "/");
 
+/// Facts::start_time of any process, 0 when it can't be seen: a pid that was used again shows.
+std::uint64_t process_start_time(int pid, const std::string& root = "/");
+
 void encode(const Facts& facts, Writer& to);
 /// Throws Error(protocol_violation).
 Facts decode_facts(Reader& from);

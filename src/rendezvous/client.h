@@ -65,6 +65,9 @@ class Client {
   void leave();
   /// Throws the job's Error if it has failed; never waits.
   void check();
+  /// The Error that the job has failed with, as far as this rank knows.
+  bool failed() const { return failure_.has_value(); }
+  const std::optional<Error>& failure() const { return failure_; }
   /// A peer that left as intended.
   bool has_left(int rank) const;
   /// How this rank's process reaches the server; for poll(). -1 once it is lost.

@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -49,14 +48,8 @@ T number_of(std::string_view text) {
 // Whether the process that wrote the file still lives; only its own host can tell.
 bool lives_here(const MeetingFile& file, const Facts& mine) {
   if (file.boot_id != mine.boot_id) return false;
-  std::ifstream stat(fmt::format("/proc/{}/stat", file.pid));
-  std::string line;
-  if (!std::getline(stat, line)) return false;
-  const auto name_end = line.rfind(')');
-  std::size_t at = name_end == std::string::npos ? name_end : name_end + 1;
-  for (int field = 2; field < 21 && at != std::string::npos; ++field) at = line.find(' ', at + 1);
-  return at != std::string::npos &&
-         std::strtoull(line.c_str() + at, nullptr, 10) == file.start_time;
+  const std::uint64_t start_time = process_start_time(file.pid);
+  return start_time != 0 && start_time == file.start_time;
 }
 
 }  // namespace

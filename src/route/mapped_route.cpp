@@ -7,7 +7,8 @@ namespace {
 
 class MappedRoute : public Route {
  public:
-  explicit MappedRoute(std::byte* segment) : segment_(segment) {}
+  MappedRoute(std::byte* segment, std::unique_ptr<Route> incoming)
+      : segment_(segment), incoming_(std::move(incoming)) {}
 
   bool put(std::size_t offset, ByteView bytes, std::size_t& done) override {
     std::memcpy(segment_ + offset + done, bytes.data() + done, bytes.size() - done);
@@ -20,14 +21,22 @@ class MappedRoute : public Route {
     return true;
   }
 
+  void receive() override {
+    if (incoming_) incoming_->receive();
+  }
+  int fd() const override { return incoming_ ? incoming_->fd() : -1; }
+  bool closed() const override { return incoming_ && incoming_->closed(); }
+
  private:
   std::byte* segment_;
+  std::unique_ptr<Route> incoming_;
 };
 
 }  // namespace
 
-std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment) {
-  return std::make_unique<MappedRoute>(peer_segment);
+std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment,
+                                         std::unique_ptr<Route> incoming) {
+  return std::make_unique<MappedRoute>(peer_segment, std::move(incoming));
 }
 
 }  // namespace ranklink

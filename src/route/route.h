@@ -22,14 +22,17 @@ class Route {
   virtual bool signal(std::size_t offset, std::uint32_t value) = 0;
 
   /// For a route over a socket: applies what has come from the peer to this rank's own segment.
-  /// Throws Error(connection_lost).
   virtual void receive() {}
-  /// The socket, or -1.
+  /// The socket; -1 where there is none, or none any more.
   virtual int fd() const { return -1; }
+  /// The peer's end is closed: nothing more comes. That is an error only for who still waits.
+  virtual bool closed() const { return false; }
 };
 
 /// By load and store, on a peer's segment that is mapped here. The memory is its owner's business.
-std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment);
+/// Where the peer answers over a stream, `incoming` is that stream, and only received from.
+std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment,
+                                         std::unique_ptr<Route> incoming = nullptr);
 
 /// By messages over a connected socket, both ways. `own` is this rank's segment, of `own_bytes`;
 /// `peer` is only for error texts.

@@ -1,7 +1,10 @@
 #include "route/routes.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
+
+#include "base/error.h"
 
 namespace ranklink {
 namespace {
@@ -41,6 +44,13 @@ void Routes::progress() {
   for (const int peer : streams_) routes_[static_cast<std::size_t>(peer)]->receive();
 }
 
+void Routes::lost(int peer) {
+  throw Error({.code = ErrorCode::connection_lost,
+               .rank = peer,
+               .cause = fmt::format("the stream to rank {} closed", peer),
+               .remedy = "look at the output of that rank, and at what lies between"});
+}
+
 // One turn of waiting for `peer`: the longer it has lasted, the more it leaves the processor alone.
 void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
   if (round < kSpins) {
@@ -48,6 +58,7 @@ void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
     return;
   }
   watch_.check(peer);
+  if (routes_[static_cast<std::size_t>(peer)]->closed()) lost(peer);
   if (deadline.passed()) watch_.late(peer, "its signal");
   if (round < kSpins + kYields) {
     ::sched_yield();

@@ -48,6 +48,7 @@ class Routes {
 
  private:
   void progress();
+  [[noreturn]] static void lost(int peer);
   void idle(int peer, std::uint32_t seen, int round, Deadline deadline);
   void until_sent(int to, const std::function<bool()>& send, Deadline deadline);
 

@@ -7,8 +7,8 @@
 namespace ranklink {
 
 /// What kinds of signal a rank can set at a peer.
-enum class Channel : std::uint32_t { scatter, gather, barrier };
-inline constexpr std::size_t kChannels = 3;
+enum class Channel : std::uint32_t { scatter, gather, barrier, probe };
+inline constexpr std::size_t kChannels = 4;
 
 /// How the segment of a rank is laid out: a signal word per peer and channel, each in a cache line
 /// of its own, then per peer and data channel (scatter, gather) an inbox of `chunk` bytes.

@@ -46,7 +46,7 @@ class StreamRoute : public Route {
   }
 
   void receive() override {
-    for (;;) {
+    while (!closed_) {
       if (got_ < kHeadBytes) {
         if (!fill({head_in_.data() + got_, kHeadBytes - got_}, got_)) return;
         if (got_ < kHeadBytes) continue;
@@ -73,7 +73,8 @@ class StreamRoute : public Route {
     }
   }
 
-  int fd() const override { return socket_.get(); }
+  int fd() const override { return closed_ ? -1 : socket_.get(); }
+  bool closed() const override { return closed_; }
 
  private:
   [[noreturn]] void lost() const {
@@ -100,7 +101,7 @@ class StreamRoute : public Route {
     switch (receive_some(socket_.get(), into, fds, received, dropped)) {
       case Io::some: filled += received; return true;
       case Io::would_block: return false;
-      case Io::closed: lost();
+      case Io::closed: closed_ = true; return false;
     }
     return false;
   }
@@ -127,6 +128,7 @@ class StreamRoute : public Route {
   std::byte* own_;
   std::size_t own_bytes_;
   int peer_;
+  bool closed_ = false;
 
   std::array<std::byte, kHeadBytes> head_out_{};
   std::size_t head_left_ = 0;

@@ -1,0 +1,295 @@
+#include "group/bring_up.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/log.h"
+#include "base/socket.h"
+#include "exchange/trial.h"
+#include "group/report.h"
+#include "group/timeline.h"
+#include "inspect/facts.h"
+
+namespace ranklink {
+namespace {
+
+/// Bring-up in progress. Each step leaves in `group_` what the next one needs.
+class BringUp {
+ public:
+  explicit BringUp(const Options& options) : options_(options) {}
+
+  void join();
+  void inspect();
+  void propose();
+  void try_out();
+  void agree();
+  void ready();
+
+  void step(const char* name, void (BringUp::*body)());
+  std::unique_ptr<Group::Impl> take() { return std::move(group_); }
+
+ private:
+  void prepare_successor(Claim& claim, const Joined& joined);
+  void share_page();
+  void build_routes();
+
+  const Options& options_;
+  std::unique_ptr<Group::Impl> group_ = std::make_unique<Group::Impl>();
+  Timeline timeline_;
+  Deadline deadline_ = Deadline::never();
+  Facts facts_;
+  Offer offer_;
+  Plan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group::Impl> bring_up(const Options& options) {
+  BringUp up(options);
+  up.step("join", &BringUp::join);
+  up.step("inspect", &BringUp::inspect);
+  up.step("propose", &BringUp::propose);
+  up.step("try", &BringUp::try_out);
+  up.step("agree", &BringUp::agree);
+  up.step("ready", &BringUp::ready);
+  return up.take();
+}
+
+namespace {
+
+// Runs one step. An error of this rank's own ends the job for all; one that came from elsewhere is
+// only passed on.
+void BringUp::step(const char* name, void (BringUp::*body)()) {
+  timeline_.begin(name);
+  const auto& client = group_->client;
+  if (client) client->enter(name);
+  try {
+    (this->*body)();
+  } catch (const Error& error) {
+    if (!client || client->failed()) throw;
+    const Error full = with(error, [&](Error::Parts& p) {
+      if (p.rank < 0) p.rank = client->rank();
+      if (p.step.empty()) p.step = name;
+    });
+    client->fail(full);
+    throw full;
+  }
+}
+
+// Connect to the rendezvous, prove the secret, claim the seat.
+void BringUp::join() {
+  Settings& settings = group_->settings;
+  settings.read_environment(environ);
+  for (const auto& [name, value] : options_.settings) settings.set(name, value, Origin::program);
+  if (const auto level = parse_log_level(settings.value("RANKLINK_LOG"))) set_log_level(*level);
+  deadline_ = settings.deadline("RANKLINK_JOIN_TIMEOUT");
+  const Place place = find_place(options_);
+  facts_ = inspect_process();
+
+  Joined joined = find_rendezvous(options_, settings, place, deadline_);
+  group_->hosted = std::move(joined.hosted);
+  Claim claim{.version = RANKLINK_VERSION,
+              .rank = place.rank,
+              .size = place.size,
+              .host = facts_.hostname,
+              .pid = facts_.pid,
+              .start_time = facts_.start_time,
+              .process = process_token()};
+  if (!joined.launched && place.rank == 1) prepare_successor(claim, joined);
+  group_->client = std::make_unique<Client>(std::move(joined.connection), joined.secret, claim);
+  Client& client = *group_->client;
+  client.take_seat(deadline_);
+  group_->meeting = std::make_unique<Meeting>(client, joined.secret);
+}
+
+// Should rank 0 die, which serves the rendezvous, rank 1 takes over at this listener.
+void BringUp::prepare_successor(Claim& claim, const Joined& joined) {
+  const std::string mine = local_ip(joined.connection.fd());
+  auto successor = std::make_shared<HostedServer>();
+  try {
+    const auto addresses = mine.empty() ? host_addresses(4) : std::vector<std::string>{mine};
+    if (!addresses.empty()) add_tcp_listener(successor->listening, mine, addresses);
+  } catch (const Error& error) {
+    log(LogLevel::info, "no listener for a successor of the rendezvous: {}", error.cause());
+  }
+  if (successor->listening.endpoints.empty()) return;
+  claim.successor = successor->listening.endpoints;
+  successor->server =
+      start_server(std::move(successor->listening.listeners), joined.secret, claim.size);
+  group_->successor = std::move(successor);
+}
+
+// Tell all others what this process found out about itself, and its settings.
+void BringUp::inspect() {
+  Client& client = *group_->client;
+  group_->device = open_device(group_->settings.value("RANKLINK_DEVICE"), facts_.boot_id);
+  group_->around = std::make_unique<Surroundings>(
+      Surroundings{.client = client, .device = *group_->device, .meeting = *group_->meeting});
+  Surroundings& around = *group_->around;
+  for (const Member& member : client.seating().members) {
+    around.all_local = around.all_local && member.local;
+  }
+  if (!around.all_local) {
+    group_->meeting->listen(group_->settings.value("RANKLINK_SOCKET_DIR"));
+  }
+  const Introduction mine = introduce(facts_, group_->settings, group_->meeting->endpoints());
+  const Bytes answer = client.submit("inspect", mine.encode(), deadline_);
+  Reader reader(answer);
+  for (const Bytes& row : split_rows(reader, client.size())) {
+    around.ranks.push_back(Introduction::decode(row));
+  }
+  plan_ = Plan::decode(reader, client.size());
+  reader.end();
+}
+
+// Make the memory that is to be shared, offer it, and meet the peers that the rendezvous can't pass
+// descriptors to. The coordinator has put the mechanisms in order; each trial leaves out what facts
+// of either side rule out.
+void BringUp::propose() {
+  Surroundings& around = *group_->around;
+  const std::size_t bytes =
+      std::max(SegmentLayout(around.size()).bytes(), trial_bytes(around.size()));
+  group_->segment = group_->device->allocate(
+      fmt::format("ranklink-segment-{}", around.rank()), bytes);
+  offer_ = make_offer(around, *group_->segment, deadline_);
+  if (around.all_local) return;
+  std::set<int> peers;
+  for (int peer = 0; peer < around.size(); ++peer) {
+    if (peer != around.rank() && !around.relayed(peer)) peers.insert(peer);
+  }
+  around.pair_sockets =
+      around.meeting.meet(around.ranks, peers, Meeting::Reach::socket_files, deadline_);
+  share_page();
+}
+
+// A rank that came by TCP has no control page yet: it gets the one of the lowest rank that it shares
+// a directory with. Who that is all ranks know, so it takes no asking.
+void BringUp::share_page() {
+  Surroundings& around = *group_->around;
+  const auto& reached = around.meeting.reached_by_file();
+  const auto giver = [&](int rank) {
+    const auto& lower = reached[static_cast<std::size_t>(rank)];
+    return around.party(rank).member.local || lower.empty() ? -1 : *lower.begin();
+  };
+  const auto socket_to = [&](int peer) -> FrameConnection* {
+    auto& connection = around.pair_sockets[peer].connection;
+    return connection ? &*connection : nullptr;
+  };
+  if (const int from = giver(around.rank()); from >= 0 && socket_to(from) != nullptr) {
+    std::optional<Frame> frame;
+    FrameConnection& connection = *socket_to(from);
+    while (!(frame = connection.receive()) && !connection.closed() && !deadline_.passed()) {
+      around.client.check();
+      wait_for(connection.fd(), POLLIN, deadline_, Milliseconds(20));
+    }
+    if (frame && !frame->fds.empty()) {
+      around.client.adopt_page(ControlPage::open(std::move(frame->fds.front()), around.size()));
+    }
+  }
+  for (int peer = around.rank() + 1; peer < around.size(); ++peer) {
+    if (giver(peer) != around.rank() || socket_to(peer) == nullptr) continue;
+    const int copy = ::fcntl(around.client.page().fd(), F_DUPFD_CLOEXEC, 0);
+    std::vector<SharedFd> fds;
+    if (copy >= 0) fds.push_back(std::make_shared<const Fd>(copy));
+    socket_to(peer)->send(FrameType::post, Posting{0, {peer}}.encode(), std::move(fds));
+  }
+}
+
+// Try mechanism after mechanism, as the coordinator plans it from everybody's verdicts.
+void BringUp::try_out() {
+  Surroundings& around = *group_->around;
+  while (!plan_.decided) {
+    const Mechanism& mechanism = find_mechanism(plan_.mechanism);
+    const VerdictRow row =
+        try_mechanism(around, mechanism, offer_, plan_.pairs.peers_of(around.rank()),
+                      group_->links[plan_.mechanism], deadline_);
+    const Bytes answer = around.client.submit("try/verdicts", row.encode(), deadline_);
+    Reader reader(answer);
+    plan_ = Plan::decode(reader, around.size());
+    reader.end();
+  }
+}
+
+// Build the routes that were decided, acknowledge the decision, and wait for the commit.
+void BringUp::agree() {
+  Client& client = *group_->client;
+  group_->decision = Decision::decode(plan_.decision);
+  if (group_->decision.size != client.size()) Reader::fail("a decision for another group");
+  build_routes();
+  timeline_.begin("ready");
+  Writer acknowledgement;
+  const Digest digest = group_->decision.digest();
+  acknowledgement.raw(digest);
+  acknowledgement.raw(timeline_.encode());
+  const Bytes commit = client.submit("agree", acknowledgement.take(), deadline_);
+  Reader reader(commit);
+  Report& report = group_->report;
+  report.epoch = reader.get<std::uint32_t>();
+  report.digest = to_hex(digest);
+  const auto rows = split_rows(reader, client.size());
+  for (int rank = 0; rank < client.size(); ++rank) {
+    Reader row(rows[static_cast<std::size_t>(rank)]);
+    row.raw(digest.size());
+    const auto steps = Timeline::decode(row, rank);
+    report.timeline.insert(report.timeline.end(), steps.begin(), steps.end());
+  }
+}
+
+void BringUp::build_routes() {
+  Surroundings& around = *group_->around;
+  const Decision& decision = group_->decision;
+  const int me = around.rank();
+  std::byte* own = group_->segment->data();
+  // Trials wrote here. No peer writes again before the commit.
+  std::memset(own, 0, SegmentLayout(around.size()).signals_bytes());
+
+  std::vector<std::unique_ptr<Route>> routes(static_cast<std::size_t>(around.size()));
+  for (int peer = 0; peer < around.size(); ++peer) {
+    if (peer == me) continue;
+    const auto mechanism_to = [&](int from, int to) -> const std::string& {
+      return decision.verdicts[decision.route(from, to)].mechanism();
+    };
+    const std::string& out = mechanism_to(me, peer);
+    const std::string& in = mechanism_to(peer, me);
+    // A stream serves both directions, so it is kept, and listened to, if either one uses it.
+    std::unique_ptr<Route> stream;
+    if (!find_mechanism(out).maps || !find_mechanism(in).maps) {
+      Link& link = group_->links["stream"][peer];
+      if (!link.stream) Reader::fail("a decision for a stream that doesn't stand");
+      stream = make_stream_route(std::move(link.stream), own, group_->segment->size(), peer);
+    }
+    auto& route = routes[static_cast<std::size_t>(peer)];
+    if (find_mechanism(out).maps) {
+      route = make_mapped_route(group_->links[out][peer].memory->data(), std::move(stream));
+    } else {
+      route = std::move(stream);
+    }
+  }
+  // Losing trials are released.
+  for (auto& [name, links] : group_->links) {
+    std::erase_if(links, [&, &mechanism = name](const auto& entry) {
+      return decision.verdicts[decision.route(me, entry.first)].mechanism() != mechanism;
+    });
+  }
+  Group::Impl* group = group_.get();
+  group_->routes = std::make_unique<Routes>(
+      me, around.size(), own, std::move(routes), around.client.page(),
+      Routes::Watch{.check = [group](int peer) { group->check_peer(peer); },
+                    .late = [group](int peer, const char* what) { group->late(peer, what); }});
+}
+
+// The group stands: say what it is.
+void BringUp::ready() {
+  group_->meeting->stop_listening();
+  timeline_.end();
+  group_->report.ready_ms = timeline_.total_ms();
+  fill_report(*group_);
+  warn_of_slow_routes(group_->report);
+}
+
+}  // namespace
+}  // namespace ranklink

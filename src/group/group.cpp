@@ -1,0 +1,128 @@
+#include "ranklink/group.hpp"
+
+#include <fmt/format.h>
+
+#include "collective/collectives.h"
+#include "group/bring_up.h"
+#include "group/group_impl.h"
+#include "group/shared_buffer.h"
+
+namespace ranklink {
+
+Store::~Store() = default;
+
+Group Group::join(const Options& options) { return Group(bring_up(options)); }
+
+Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() {
+  if (impl_ && impl_->client) impl_->client->leave();
+}
+
+int Group::rank() const { return impl_->rank(); }
+int Group::size() const { return impl_->size(); }
+const Report& Group::report() const { return impl_->report; }
+
+void Group::all_reduce(std::span<float> data) {
+  impl_->operate("all_reduce",
+                 [&](Deadline deadline) { all_reduce_sum(*impl_->routes, data, deadline); });
+}
+
+void Group::barrier() {
+  impl_->operate("barrier",
+                 [&](Deadline deadline) { ranklink::barrier(*impl_->routes, deadline); });
+}
+
+void Group::fail(const std::string& cause, const std::string& remedy) {
+  impl_->client->fail(Error({.code = ErrorCode::rank_failed,
+                             .rank = impl_->rank(),
+                             .step = impl_->client->page().step(impl_->rank()),
+                             .cause = cause,
+                             .remedy = remedy}));
+}
+
+SharedBuffer Group::make_shared_buffer(std::size_t size) {
+  std::unique_ptr<SharedBuffer::Impl> buffer;
+  impl_->operate("make_shared_buffer", [&](Deadline deadline) {
+    buffer = share_memory(*impl_, size, deadline);
+  });
+  return SharedBuffer(std::move(buffer));
+}
+
+void Group::Impl::operate(const char* name, const std::function<void(Deadline)>& body) {
+  if (client->failed()) {
+    throw Error({.code = ErrorCode::group_closed,
+                 .rank = client->failure()->rank(),
+                 .step = name,
+                 .cause = fmt::format("the group has failed before: {}", client->failure()->what()),
+                 .remedy = "leave this group, and make a new one"});
+  }
+  client->enter(name);
+  client->page().begin_operation(rank(), ++operations);
+  try {
+    body(op_deadline());
+  } catch (const Error& error) {
+    if (client->failed()) throw;
+    // This rank's own failure, or one that it derives from a peer's silence: all others hear of it.
+    const bool derived = error.code() == ErrorCode::connection_lost;
+    const Error full = with(error, [&](Error::Parts& p) {
+      if (p.rank < 0) p.rank = rank();
+      if (p.step.empty()) p.step = client->page().step(p.rank);
+      if (p.context.empty()) {
+        p.context = fmt::format("rank {} was in {}", rank(), client->page().step(rank()));
+      }
+    });
+    if (derived) throw client->best_reason(full);
+    client->fail(full);
+    throw full;
+  }
+  client->page().end_operation(rank());
+}
+
+void Group::Impl::check_peer(int peer) {
+  client->check();
+  ControlPage& page = client->page();
+  const bool died = page.died(peer);
+  if (!died && !client->has_left(peer)) return;
+  // It may have signalled before it went, so that the wait is about to end well: only a second look
+  // at the signal, by the caller, may count its absence. See gone_.
+  if (gone_ != peer) {
+    gone_ = peer;
+    return;
+  }
+  const std::string context =
+      fmt::format("rank {} was in {}, waiting for rank {}", rank(), page.step(rank()), peer);
+  if (died) {
+    throw client->best_reason(Error(
+        {.code = ErrorCode::rank_died,
+         .rank = peer,
+         .step = page.step(peer),
+         .cause = "the kernel marked its liveness word: its process ended, how isn't known here",
+         .remedy = "look at the output of that rank, and at the kernel's log for an out-of-memory "
+                   "kill",
+         .context = context}));
+  }
+  throw client->best_reason(
+      Error({.code = ErrorCode::rank_left,
+             .rank = peer,
+             .step = page.step(rank()),
+             .cause = fmt::format("rank {} left the group while rank {} waits for it", peer, rank()),
+             .remedy = "call the same operations on all ranks before any leaves",
+             .context = context}));
+}
+
+void Group::Impl::late(int peer, const char* awaited) {
+  ControlPage& page = client->page();
+  throw Error({.code = ErrorCode::op_timeout,
+               .rank = peer,
+               .step = page.step(peer),
+               .cause = fmt::format("{} did not come in {} ({})", awaited,
+                                    settings.value("RANKLINK_OP_TIMEOUT"),
+                                    "rank " + std::to_string(peer) + " is in " + page.step(peer)),
+               .remedy = "look at what that rank does, or give it more time (RANKLINK_OP_TIMEOUT)",
+               .context = fmt::format("rank {} was in {}, waiting for rank {}", rank(),
+                                      page.step(rank()), peer)});
+}
+
+}  // namespace ranklink
