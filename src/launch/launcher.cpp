@@ -104,6 +104,8 @@ LaunchResult launch(const LaunchOptions& options) {
   result.processes_ms =
       std::chrono::duration<double, std::milli>(Deadline::Clock::now() - started).count();
 
+  if (options.on_started) options.on_started();
+
   // Starts a thread, so not before the last clone.
   Server::Options serve{.secret = Secret::from_text(secret),
                         .size = options.size,

@@ -26,6 +26,8 @@ struct LaunchOptions {
   /// With `capture`, each rank inherits a pipe whose number is in RANKLINK_MESSAGE_FD; each line
   /// that it writes there comes here, without its newline.
   std::function<void(int rank, std::string line)> on_message;
+  /// All processes exist.
+  std::function<void()> on_started;
 };
 
 /// How a job ended.

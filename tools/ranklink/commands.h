@@ -25,6 +25,7 @@ inline constexpr int kUsageExitCode = 2;
 /// One command each, in a file of its own, added to the command line by main.
 void add_run(CommandLine& line);
 void add_check(CommandLine& line);
+void add_check_rank(CommandLine& line);
 void add_settings(CommandLine& line);
 
 /// What the command's --help shows behind `Usage:`.

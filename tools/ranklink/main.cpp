@@ -30,7 +30,8 @@ int run_command(int argc, char** argv) {
   words.erase(dashes, words.end());
 
   ranklink::add_run(line);
-  // ranklink::add_check(line);
+  ranklink::add_check(line);
+  ranklink::add_check_rank(line);
   ranklink::add_settings(line);
   try {
     std::reverse(words.begin(), words.end());  // as CLI11 wants them

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "commands.h"
+#include "group/measure.h"
+#include "ranklink/ranklink.hpp"
+
+namespace ranklink {
+namespace {
+
+using nlohmann::json;
+
+/// The pipe to the launcher that `check` reads.
+class Messages {
+ public:
+  Messages() {
+    const Settings settings = read_settings();
+    if (settings.is_set("RANKLINK_MESSAGE_FD")) {
+      fd_ = std::stoi(settings.value("RANKLINK_MESSAGE_FD"));
+    }
+  }
+  void send(const json& message) const {
+    if (fd_ < 0) return;
+    const std::string line = message.dump() + "\n";
+    for (std::size_t sent = 0; sent < line.size();) {
+      const ssize_t n = ::write(fd_, line.data() + sent, line.size() - sent);
+      if (n < 0 && errno != EINTR) throw system_error("write to the launcher", errno);
+      if (n > 0) sent += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+// Small whole numbers, whose sum over a thousand ranks f32 holds exactly in any order.
+float element(int rank, std::size_t index) {
+  return static_cast<float>((index * 7 + static_cast<std::size_t>(rank) * 13) % 1009);
+}
+
+std::vector<std::size_t> counts_up_to(std::size_t bytes) {
+  std::vector<std::size_t> counts;
+  for (std::size_t count = 1; count <= (64u << 20) / sizeof(float); count *= 4) {
+    if (count * sizeof(float) > bytes) break;
+    counts.push_back(count);
+    if (count > 1 && count < 1 << 20) counts.push_back(count + 1);  // uneven parts
+  }
+  return counts;
+}
+
+json verify_all_reduce(Group& group, std::size_t bytes) {
+  json sums = json::array();
+  for (const std::size_t count : counts_up_to(bytes)) {
+    std::vector<float> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = element(group.rank(), i);
+    group.all_reduce(data);
+    std::size_t wrong = 0;
+    // All elements of small ones, a part of each page of large ones.
+    const std::size_t stride = count > 1 << 16 ? 61 : 1;
+    for (std::size_t i = 0; i < count; i += stride) {
+      float sum = 0;
+      for (int rank = 0; rank < group.size(); ++rank) sum += element(rank, i);
+      if (data[i] != sum) ++wrong;
+    }
+    sums.push_back({{"bytes", count * sizeof(float)}, {"wrong", wrong}, {"right", wrong == 0}});
+    if (wrong != 0) {
+      group.fail(fmt::format("all_reduce of {} elements gave {} wrong ones", count, wrong),
+                 "report this with the output of `ranklink check --json`");
+    }
+  }
+  return sums;
+}
+
+int check_rank(const std::string& hold, std::size_t bytes) {
+  const Messages messages;
+  Group group = Group::join();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  messages.send({{"ready", std::chrono::nanoseconds(now).count()}});
+  json message;
+  if (group.rank() == 0) message["report"] = json::parse(group.report().to_json());
+  json figures = json::array();
+  for (const RouteFigure& figure : measure_routes(group.impl())) {
+    figures.push_back({{"from", figure.from},
+                       {"to", figure.to},
+                       {"bandwidth", figure.bandwidth},
+                       {"latency", figure.latency}});
+  }
+  message["all_reduce"] = verify_all_reduce(group, bytes);
+  group.barrier();
+  message["figures"] = figures;
+  messages.send(message);
+  const auto until = Deadline::after(parse_duration(hold).value_or(Milliseconds(0)));
+  while (!until.passed()) {
+    std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(Milliseconds(20), until.left()));
+    group.impl().client->check();
+  }
+  group.barrier();
+  return 0;
+}
+
+}  // namespace
+
+void add_check_rank(CommandLine& line) {
+  CLI::App* command = line.app.add_subcommand("check-rank", "One rank of `ranklink check`");
+  command->group("");  // not for people
+  const auto hold = std::make_shared<std::string>("0s");
+  const auto bytes = std::make_shared<std::size_t>(64u << 20);
+  command->add_option("--hold", *hold, "how long to stay");
+  command->add_option("--bytes", *bytes, "the largest all-reduce");
+  command->callback([&line, hold, bytes] { line.exit_code = check_rank(*hold, *bytes); });
+}
+
+}  // namespace ranklink
