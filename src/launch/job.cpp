@@ -62,11 +62,12 @@ Judgement Job::run() {
     act_on_time();
   }
   end_strays();
-  const Deadline patience =
-      end_.intervened ? Deadline::after(seconds(1)) : run_deadline_;  // with a reader that is slow
+  // A reader that is slow gets all the time there is, unless the user has had enough.
+  const Deadline patience = end_.intervened ? Deadline::after(seconds(1)) : run_deadline_;
+  const int interrupts = interrupts_;
   relay_.finish([&] {
     take_signals();
-    return interrupted_at_.has_value() || patience.passed();
+    return interrupts_ != interrupts || patience.passed();
   });
   end_.published = server_.failure();
   return judge(end_);
@@ -135,6 +136,7 @@ void Job::take_signals() {
 }
 
 void Job::interrupted_by(int signal) {
+  ++interrupts_;
   const auto now = Clock::now();
   if (interrupted_at_ && now - *interrupted_at_ >= kSameInterrupt) {
     schedule_.plan(now, milliseconds(0), milliseconds(0));

@@ -60,7 +60,8 @@ class Job {
   bool struck_ = false;  ///< the launcher has begun to end ranks itself
   bool failed_ = false;  ///< a rank has ended badly by itself
   bool out_of_time_ = false;
-  std::optional<Deadline::Clock::time_point> interrupted_at_;
+  int interrupts_ = 0;
+  std::optional<Deadline::Clock::time_point> interrupted_at_;  ///< the first
   std::optional<Deadline::Clock::time_point> killed_at_;
   bool warned_ = false;
   bool given_up_ = false;

@@ -132,6 +132,7 @@ std::string isolation_remedy(const std::string& root, int error, const Isolation
 }
 
 Error clone_refused(int rank, int error, const Isolation& isolation) {
+  if (error == EMFILE || error == ENFILE) return system_error("clone of a rank", error);
   const bool refusal =
       error == EPERM || error == ENOSPC || error == EINVAL || error == EUSERS || error == EACCES;
   if (isolation.any() && refusal) return isolation_refused(rank, "clone", error, isolation);
@@ -152,6 +153,10 @@ Error child_failed(const ChildFailure& failure, const std::string& program,
                    const Isolation& isolation) {
   if (is_about_isolation(failure.step)) {
     return isolation_refused(failure.rank, call_of(failure.step), failure.error, isolation);
+  }
+  if (failure.step == ChildStep::descriptors) {
+    return with(system_error(call_of(failure.step), EMFILE),
+                [&](Error::Parts& parts) { parts.rank = failure.rank; });
   }
   const bool exec = failure.step == ChildStep::exec;
   return Error(
