@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/log.h"
@@ -220,7 +221,6 @@ void BringUp::agree() {
   group_->decision = Decision::decode(plan_.decision);
   if (group_->decision.size != client.size()) Reader::fail("a decision for another group");
   build_routes();
-  timeline_.begin("ready");
   Writer acknowledgement;
   const Digest digest = group_->decision.digest();
   acknowledgement.raw(digest);
@@ -287,6 +287,15 @@ void BringUp::ready() {
   group_->meeting->stop_listening();
   timeline_.end();
   group_->report.ready_ms = timeline_.total_ms();
+  // What the others sent ends where they acknowledged; of itself this rank knows the rest.
+  std::vector<StepReport>& steps = group_->report.timeline;
+  std::erase_if(steps, [&](const StepReport& s) { return s.rank == group_->rank(); });
+  const Bytes mine = timeline_.encode();
+  Reader reader(mine);
+  const auto own = Timeline::decode(reader, group_->rank());
+  steps.insert(steps.end(), own.begin(), own.end());
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const StepReport& a, const StepReport& b) { return a.rank < b.rank; });
   fill_report(*group_);
   warn_of_slow_routes(group_->report);
 }

@@ -18,7 +18,7 @@ class Timeline {
   double total_ms() const;
 
   Bytes encode() const;
-  /// The steps of `rank`, relative to `origin_us` of the wall clock. Throws Error.
+  /// The steps of `rank`, in milliseconds of the wall clock since 1970. Throws Error.
   static std::vector<StepReport> decode(Reader& from, int rank);
 
  private:

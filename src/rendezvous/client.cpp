@@ -94,7 +94,6 @@ const Seating& Client::take_seat(Deadline deadline) {
   if (static_cast<int>(seating_.members.size()) != claim_.size) {
     Reader::fail("a seating of another size");
   }
-  seated_ = true;
   if (seating_.has_page && frame.fds.empty()) {
     throw Error({.code = ErrorCode::descriptors_short,
                  .rank = rank(),
@@ -106,6 +105,7 @@ const Seating& Client::take_seat(Deadline deadline) {
   }
   adopt_page(seating_.has_page ? ControlPage::open(std::move(frame.fds.front()), size())
                                : ControlPage::create(size()));
+  seated_ = true;
   return seating_;
 }
 

@@ -32,7 +32,7 @@ struct alignas(64) ControlPage::Header {
 struct alignas(64) ControlPage::Slot {
   FutexWord liveness;
   FutexWord doorbell;
-  std::atomic<std::uint32_t> sleepers;
+  std::atomic<std::uint32_t> awaited;  // 1 + the rank that a sleeper waits for, or 0
   std::atomic<State> state;
   std::atomic<std::uint32_t> step_version;  // odd while the step is being written
   std::array<std::atomic<std::uint64_t>, kStepWords> step;
@@ -83,6 +83,7 @@ void ControlPage::set_step(int rank, const std::string& step) {
   s.step_version.fetch_add(1, std::memory_order_acq_rel);
   for (std::size_t i = 0; i < kStepWords; ++i) s.step[i].store(words[i], std::memory_order_relaxed);
   s.step_version.fetch_add(1, std::memory_order_release);
+  s.operation.store(0, std::memory_order_release);
 }
 
 std::string ControlPage::step(int rank) const {
@@ -155,22 +156,29 @@ std::uint32_t ControlPage::doorbell_value(int rank) const {
   return slot(rank).doorbell.load(std::memory_order_acquire);
 }
 
-void ControlPage::wait_doorbell(int rank, std::uint32_t seen, Deadline deadline,
+void ControlPage::wait_doorbell(int rank, int awaited, std::uint32_t seen, Deadline deadline,
                                 std::chrono::nanoseconds slice) const {
   Slot& s = slot(rank);
-  s.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  s.awaited.store(static_cast<std::uint32_t>(awaited) + 1, std::memory_order_seq_cst);
   futex_wait(s.doorbell, seen, deadline, slice);
-  s.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  s.awaited.store(0, std::memory_order_relaxed);
 }
 
-void ControlPage::ring(int rank) {
+// The sleeper names whom it waits for and then compares the doorbell, the ringer rings and then
+// reads the name: one of the two sees the other.
+void ControlPage::ring(int rank, int from) {
   Slot& s = slot(rank);
   s.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (s.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(s.doorbell);
+  if (s.awaited.load(std::memory_order_seq_cst) == static_cast<std::uint32_t>(from) + 1) {
+    futex_wake_all(s.doorbell);
+  }
 }
 
 void ControlPage::ring_all() {
-  for (int rank = 0; rank < size_; ++rank) ring(rank);
+  for (int rank = 0; rank < size_; ++rank) {
+    slot(rank).doorbell.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake_all(slot(rank).doorbell);
+  }
 }
 
 LivenessBeacon::LivenessBeacon(ControlPage& page, int rank) {

@@ -52,13 +52,13 @@ class ControlPage {
   /// The reason that won, if the job has failed. Cheap when it hasn't.
   std::optional<Error> failure() const;
 
-  /// Sleeps until the rank's doorbell rings, at most `slice`. `seen` is doorbell_value() from
-  /// before the condition was last looked at.
-  void wait_doorbell(int rank, std::uint32_t seen, Deadline deadline,
+  /// Sleeps until `awaited` rings the rank's doorbell, or a failure does, at most `slice`. `seen` is
+  /// doorbell_value() from before the condition was last looked at. One thread of a rank at a time.
+  void wait_doorbell(int rank, int awaited, std::uint32_t seen, Deadline deadline,
                      std::chrono::nanoseconds slice) const;
   std::uint32_t doorbell_value(int rank) const;
-  /// Wakes `rank` if it sleeps; a system call only then.
-  void ring(int rank);
+  /// `from` has done something that `rank` may wait for: wakes it if it sleeps for just that.
+  void ring(int rank, int from);
   void ring_all();
 
   FutexWord& liveness_word(int rank);

@@ -83,6 +83,10 @@ std::optional<Frame> FrameConnection::receive() {
       std::size_t received = 0;
       const Io io = receive_some(fd_.get(), std::span(buffer_).subspan(filled_, wanted - filled_),
                                  received_fds_, received, dropped);
+      // A stranger's would fill this process's table of open files before it can be refused.
+      if (!received_fds_.empty() && limit_ <= kStrangerLimit) {
+        Reader::fail("descriptors from somebody who hasn't proved himself");
+      }
       if (io == Io::closed) closed_ = true;
       if (io != Io::some) return std::nullopt;
       filled_ += received;

@@ -235,7 +235,10 @@ FrameConnection connect_to(const std::function<std::optional<MeetingPoint>()>& l
               p.cause = fmt::format("{}{}: {}", causes, endpoint, error.cause());
             });
             causes = last->cause() + "; ";
-            if (error.code() == ErrorCode::secret_mismatch && !retry_refusals) throw *last;
+            if (!retry_refusals && (error.code() == ErrorCode::secret_mismatch ||
+                                    error.code() == ErrorCode::setting_invalid)) {
+              throw *last;
+            }
           }
         }
       }

@@ -1,5 +1,6 @@
 #include "rendezvous/membership.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -66,9 +67,9 @@ void Membership::refuse_claim(ErrorCode code, const Claim& claim, std::string ca
 
 bool Membership::claim(const Claim& claim, int made_for, const Member& member, int pid) {
   if (failure_) return false;
-  if (!first_claim_ && !claim.resume) {
-    first_claim_ = claim;
-    join_deadline_ = Deadline::after(Milliseconds(claim.timeout_ms));
+  if (!claim.resume) {
+    if (!first_claim_) first_claim_ = claim;
+    join_deadline_ = join_deadline_.earlier(Deadline::after(Milliseconds(claim.timeout_ms)));
   }
   if (claim.version != RANKLINK_VERSION) {
     refuse_claim(ErrorCode::version_mismatch, claim,
@@ -154,9 +155,9 @@ void Membership::seat_all() {
       hooks_.send(rank, FrameType::seated, without, {});
       continue;
     }
-    const int copy = ::dup(page_->fd());
+    const int copy = ::fcntl(page_->fd(), F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
-      fail(system_error("dup of the control page", errno));
+      fail(system_error("fcntl F_DUPFD_CLOEXEC of the control page", errno));
       return;
     }
     hooks_.send(rank, FrameType::seated, with, {std::make_shared<const Fd>(copy)});
@@ -216,11 +217,13 @@ void Membership::on_submit(int rank, Submission submission) {
     round_->name = submission.round;
     round_->rows.resize(seats_.size());
     round_->arrived.resize(seats_.size());
-    round_->deadline = Deadline::after(Milliseconds(submission.timeout_ms));
     for (int other = 0; other < static_cast<int>(seats_.size()); ++other) {
       if (seat(other).left) return fail_for_missing(round_->name, {other});
     }
   }
+  // Whoever waits least is the first who would have to say that somebody is missing.
+  round_->deadline =
+      round_->deadline.earlier(Deadline::after(Milliseconds(submission.timeout_ms)));
   const auto index = static_cast<std::size_t>(rank);
   if (submission.index != next_round_ || submission.round != round_->name ||
       round_->arrived[index]) {

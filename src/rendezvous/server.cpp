@@ -47,6 +47,8 @@ class Server::Impl {
 
   std::mutex& mutex() { return mutex_; }
   Membership& membership() { return membership_; }
+  /// Takes what the rank has sent so far, so that a goodbye isn't overtaken by its process's end.
+  void drain(int rank);
   void wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
@@ -137,6 +139,13 @@ Server::Impl::~Impl() {
   }
   wake();
   thread_.join();
+}
+
+void Server::Impl::drain(int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (rank < 0 || index >= by_rank_.size()) return;
+  const auto found = connections_.find(by_rank_[index]);
+  if (found != connections_.end()) serve(found->first, found->second);
 }
 
 void Server::Impl::watch(int fd, std::uint64_t id) {
@@ -304,6 +313,7 @@ Server::~Server() = default;
 
 void Server::report_end(int rank, const Error& reason) {
   const std::lock_guard lock(impl_->mutex());
+  impl_->drain(rank);
   impl_->membership().report_end(rank, reason);
   impl_->wake();
 }

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace ranklink {
@@ -13,7 +15,11 @@ namespace {
 // ranks on 2 cores make progress.
 constexpr int kSpins = 200;
 constexpr int kYields = 20;
-constexpr std::chrono::milliseconds kSleep{2};
+// Who is waited for wakes the sleeper, and so does a failure; a slice only bounds what is lost if
+// that ever fails, so it may grow: hundreds of ranks that look around every millisecond would take
+// all the time there is.
+constexpr std::chrono::milliseconds kFirstSleep{2};
+constexpr std::chrono::milliseconds kLongestSleep{64};
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -63,7 +69,9 @@ void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
   if (round < kSpins + kYields) {
     ::sched_yield();
   } else if (streams_.empty()) {
-    page_->wait_doorbell(rank_, seen, deadline, kSleep);
+    const int sleeps = std::min(round - kSpins - kYields, 5);
+    page_->wait_doorbell(rank_, peer, seen, deadline,
+                         std::min(kFirstSleep * (1 << sleeps), kLongestSleep));
   } else {
     std::vector<pollfd> polls;
     for (const int stream : streams_) {
@@ -84,7 +92,7 @@ void Routes::until_sent(int to, const std::function<bool()>& send, Deadline dead
       const short events = stream == to ? POLLIN | POLLOUT : POLLIN;
       polls.push_back({routes_[static_cast<std::size_t>(stream)]->fd(), events, 0});
     }
-    ::poll(polls.data(), polls.size(), deadline.poll_ms(kSleep));
+    ::poll(polls.data(), polls.size(), deadline.poll_ms(kFirstSleep));
   }
 }
 
@@ -99,7 +107,7 @@ void Routes::signal(int to, Channel channel, std::uint32_t value, Deadline deadl
   Route& route = *routes_[static_cast<std::size_t>(to)];
   const std::size_t offset = layout_.signal(rank_, channel);
   until_sent(to, [&] { return route.signal(offset, value); }, deadline);
-  page_->ring(to);
+  page_->ring(to, rank_);
 }
 
 void Routes::wait(int from, Channel channel, std::uint32_t value, Deadline deadline) {

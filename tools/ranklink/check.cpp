@@ -53,8 +53,11 @@ nlohmann::json merge(const std::vector<nlohmann::json>& from_ranks, const Launch
     document.update(reporter->at("report"));
     document["format"] = "ranklink-check";
     document.erase("rank");
+    document["timeline"] = nlohmann::json::array();
     for (const auto& sent : from_ranks) {
       if (!sent.contains("figures")) continue;
+      document["timeline"].insert(document["timeline"].end(), sent["timeline"].begin(),
+                                  sent["timeline"].end());
       for (const auto& figure : sent["figures"]) {
         const std::size_t index = figure["from"].get<std::size_t>() * from_ranks.size() +
                                   figure["to"].get<std::size_t>();

@@ -56,14 +56,18 @@ std::vector<std::size_t> counts_up_to(std::size_t bytes) {
   return counts;
 }
 
+// Stops before sizes that would take long here; all ranks stop at the same one.
 json verify_all_reduce(Group& group, std::size_t bytes) {
+  constexpr std::chrono::milliseconds kEnough{500};
   json sums = json::array();
   for (const std::size_t count : counts_up_to(bytes)) {
+    const auto begin = std::chrono::steady_clock::now();
     std::vector<float> data(count);
     for (std::size_t i = 0; i < count; ++i) data[i] = element(group.rank(), i);
     group.all_reduce(data);
+    const bool slow = std::chrono::steady_clock::now() - begin > kEnough;
     std::size_t wrong = 0;
-    // All elements of small ones, a part of each page of large ones.
+    // All elements of small ones, some of each page of large ones.
     const std::size_t stride = count > 1 << 16 ? 61 : 1;
     for (std::size_t i = 0; i < count; i += stride) {
       float sum = 0;
@@ -75,6 +79,9 @@ json verify_all_reduce(Group& group, std::size_t bytes) {
       group.fail(fmt::format("all_reduce of {} elements gave {} wrong ones", count, wrong),
                  "report this with the output of `ranklink check --json`");
     }
+    float anybody_slow = slow ? 1 : 0;
+    group.all_reduce({&anybody_slow, 1});
+    if (anybody_slow != 0) break;
   }
   return sums;
 }
@@ -85,7 +92,14 @@ int check_rank(const std::string& hold, std::size_t bytes) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   messages.send({{"ready", std::chrono::nanoseconds(now).count()}});
   json message;
-  if (group.rank() == 0) message["report"] = json::parse(group.report().to_json());
+  const json report = json::parse(group.report().to_json());
+  if (group.rank() == 0) message["report"] = report;
+  // Each rank knows its own steps to the end.
+  json steps = json::array();
+  for (const json& step : report["timeline"]) {
+    if (step["rank"] == group.rank()) steps.push_back(step);
+  }
+  message["timeline"] = steps;
   json figures = json::array();
   for (const RouteFigure& figure : measure_routes(group.impl())) {
     figures.push_back({{"from", figure.from},

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLargestMatrix = 16;
+constexpr std::size_t kLargestMatrix = 8;
 
 std::string rate_text(double bytes_per_second) {
   return fmt::format("{:.1f} GB/s", bytes_per_second / 1e9);
@@ -51,7 +51,7 @@ std::string ranks_text(const json& document) {
 std::string matrix_text(const json& document) {
   const auto size = document["size"].get<std::size_t>();
   std::string text = "Routes (row: from, column: to)\n      ";
-  for (std::size_t to = 0; to < size; ++to) text += fmt::format("{:>22}", to);
+  for (std::size_t to = 0; to < size; ++to) text += fmt::format("  {:<26}", to);
   text += "\n";
   for (std::size_t from = 0; from < size; ++from) {
     text += fmt::format("  {:>4}", from);
@@ -59,10 +59,10 @@ std::string matrix_text(const json& document) {
       const json& route = document["routes"][from * size + to];
       std::string cell = short_name(route);
       if (route["bandwidth"].is_number()) {
-        cell += fmt::format(" {:.1f}GB/s {:.1f}us", route["bandwidth"].get<double>() / 1e9,
+        cell += fmt::format(" {:.1f} GB/s {:.1f} us", route["bandwidth"].get<double>() / 1e9,
                             route["latency"].get<double>() * 1e6);
       }
-      text += fmt::format("{:>22}", from == to ? "-" : cell);
+      text += fmt::format("  {:<26}", from == to ? "-" : cell);
     }
     text += "\n";
   }

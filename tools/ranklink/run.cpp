@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "exchange/coordinator.h"
 #include "launch/launcher.h"
 
 namespace ranklink {
@@ -40,6 +41,7 @@ int run(const RunOptions& given, const CommandLine& line, const CLI::App& comman
   given.settings.apply(options.settings);
   options.isolation = parse_isolation(given.isolate);
   options.prefix = !given.no_prefix;
+  options.reduce = Coordinator();
   const LaunchResult result = launch(options);
   if (result.failure) print_error(*result.failure);
   return result.exit_code;
