@@ -24,13 +24,14 @@ void put_uniform_or_all(Writer& to, const std::vector<T>& values) {
   const bool uniform = std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) ==
                        values.end();
   to.put(uniform);
-  const std::size_t count = uniform && !values.empty() ? 1 : values.size();
+  const std::size_t count = uniform ? std::min<std::size_t>(1, values.size()) : values.size();
   for (std::size_t i = 0; i < count; ++i) to.put(values[i]);
 }
 
 template <typename T>
 std::vector<T> get_uniform_or_all(Reader& from, std::size_t count) {
-  if (from.get<std::uint8_t>() != 0) return std::vector<T>(count, from.get<T>());
+  const bool uniform = from.get<std::uint8_t>() != 0;
+  if (uniform && count != 0) return std::vector<T>(count, from.get<T>());
   std::vector<T> values;
   for (std::size_t i = 0; i < count; ++i) values.push_back(from.get<T>());
   return values;

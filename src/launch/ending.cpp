@@ -95,7 +95,9 @@ Judgement judge(const JobEnd& job) {
   const bool told_by_end =
       failure.code() == ErrorCode::rank_exited || failure.code() == ErrorCode::rank_killed;
   if (primary && primary->rank == failure.rank() && !told_by_end && failure.context().empty()) {
-    const Error end = primary->reason();
+    RankEnd how = *primary;
+    how.last_lines.clear();  // they are seldom more than this same failure once again
+    const Error end = how.reason();
     failure = with(failure, [&](Error::Parts& parts) {
       parts.context = fmt::format("its process: {}", end.cause());
     });

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/secret.h"
@@ -46,6 +47,14 @@ Fd listen_endpoint(const std::string& endpoint) {
   }
   if (endpoint.starts_with(kUnix)) return listen_unix(endpoint.substr(kUnix.size()));
   refuse_endpoint(endpoint);
+}
+
+Listening& Listening::operator=(Listening&& other) noexcept {
+  Listening mine(std::move(other));  // takes this one's files along, and removes them
+  std::swap(listeners, mine.listeners);
+  std::swap(endpoints, mine.endpoints);
+  std::swap(files, mine.files);
+  return *this;
 }
 
 Listening::~Listening() {

@@ -23,7 +23,7 @@ struct Listening {
 
   Listening() = default;
   Listening(Listening&&) = default;
-  Listening& operator=(Listening&&) = default;
+  Listening& operator=(Listening&& other) noexcept;
   ~Listening();
 };
 

@@ -44,7 +44,7 @@ void FrameConnection::send(FrameType type, Bytes payload, std::vector<SharedFd> 
 }
 
 void FrameConnection::send(FrameType type, SharedBytes payload, std::vector<SharedFd> fds) {
-  if (closed_) return;
+  if (closed_ || deaf_) return;
   const FrameHeader header{.type = type,
                            .length = static_cast<std::uint32_t>(payload->size()),
                            .fds = static_cast<std::uint16_t>(fds.size())};
@@ -54,7 +54,7 @@ void FrameConnection::send(FrameType type, SharedBytes payload, std::vector<Shar
 }
 
 void FrameConnection::flush() {
-  while (!closed_ && !queue_.empty()) {
+  while (!queue_.empty()) {
     Outgoing& out = queue_.front();
     std::vector<int> fds;
     if (out.sent == 0) {
@@ -64,7 +64,8 @@ void FrameConnection::flush() {
     const Io io = send_some(fd_.get(), ByteView(*out.bytes).subspan(out.sent), fds, sent);
     if (io == Io::would_block) return;
     if (io == Io::closed) {
-      closed_ = true;
+      deaf_ = true;
+      queue_.clear();
       return;
     }
     out.sent += sent;

@@ -64,7 +64,7 @@ class FrameConnection {
   explicit FrameConnection(Fd fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
-  /// The peer has closed, or the connection broke.
+  /// All that the peer sent has been received, and no more can come.
   bool closed() const { return closed_; }
   /// Frames longer than this are refused; kStrangerLimit until told otherwise.
   void set_limit(std::size_t limit) { limit_ = limit; }
@@ -74,7 +74,7 @@ class FrameConnection {
   void send(FrameType type, Bytes payload = {}, std::vector<SharedFd> fds = {});
   /// Sends more of the queue.
   void flush();
-  bool wants_write() const { return !closed_ && !queue_.empty(); }
+  bool wants_write() const { return !queue_.empty(); }
 
   /// Hands the socket over, for use without frames; nothing may be queued.
   Fd take_fd() { return std::move(fd_); }
@@ -91,6 +91,7 @@ class FrameConnection {
 
   Fd fd_;
   bool closed_ = false;
+  bool deaf_ = false;  ///< the peer receives no more; what it sent before may still be read
   std::size_t limit_ = kStrangerLimit;
   std::deque<Outgoing> queue_;
   Bytes buffer_;                       // of the header, then of the payload, being received

@@ -256,7 +256,12 @@ void Membership::on_submit(int rank, Submission submission) {
 }
 
 void Membership::on_close(int rank) {
-  if (!seat(rank).left) suspect(rank, "its connection to the rendezvous closed");
+  if (!has_left(rank)) suspect(rank, "its connection to the rendezvous closed");
+}
+
+// A goodbye is on the control page before it comes through the socket.
+bool Membership::has_left(int rank) const {
+  return seat(rank).left || (page_ && page_->state(rank) == ControlPage::State::left);
 }
 
 void Membership::suspect(int rank, std::string cause) {
@@ -267,7 +272,7 @@ void Membership::suspect(int rank, std::string cause) {
 }
 
 void Membership::report_end(int rank, const Error& reason) {
-  if (rank < 0 || rank >= static_cast<int>(seats_.size()) || seat(rank).left) return;
+  if (rank < 0 || rank >= static_cast<int>(seats_.size()) || has_left(rank)) return;
   const Error full = with(reason, [&](Error::Parts& p) {
     if (p.step.empty()) p.step = step_of(rank);
   });
@@ -368,7 +373,7 @@ Deadline Membership::tick() {
   bool any_alive = false;
   for (int rank = 0; rank < static_cast<int>(seats_.size()); ++rank) {
     Seat& who = seat(rank);
-    if (!who.claim || who.left) continue;
+    if (!who.claim || has_left(rank)) continue;
     any_alive = true;
     if (page_->died(rank)) suspect(rank, "the kernel marked its liveness word: its process ended");
     if (!who.derived_due) continue;

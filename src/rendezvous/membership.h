@@ -73,6 +73,7 @@ class Membership {
   void refuse_claim(ErrorCode code, const Claim& claim, std::string cause, std::string remedy);
   void seat_all();
   void on_submit(int rank, Submission submission);
+  bool has_left(int rank) const;
   void suspect(int rank, std::string cause);
   void fail_for_missing(const std::string& step, const std::vector<int>& missing);
   std::string describe(int rank) const;

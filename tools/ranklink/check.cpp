@@ -128,7 +128,13 @@ int check(const CheckOptions& given) {
     std::fputs((given.json ? document.dump(2) + "\n" : check_text(document)).c_str(), stdout);
     std::fflush(stdout);
   };
-  const LaunchResult result = launch(options);
+  LaunchResult result;
+  try {
+    result = launch(options);
+  } catch (const Error& error) {  // it can't be started at all
+    if (exit_code_of(error) == kUsageExitCode) throw;
+    result = {.exit_code = 1, .failure = error};
+  }
   const bool shown = done == from_ranks.size() && hold->count() != 0;
   const auto document = merge(from_ranks, result, since_start());
   if (given.json) {

@@ -66,7 +66,9 @@ TEST(Judge, EndsByTheLauncherDoNotCount) {
 
 TEST(Judge, ThePublishedRankPrecedesTheFirst) {
   const Error published({.code = ErrorCode::rank_failed, .rank = 1, .cause = "out of data"});
-  const Judgement judgement = judge({.ends = {exited(0, 1), exited(1, 9)}, .published = published});
+  RankEnd end = exited(1, 9);
+  end.last_lines = "out of data";
+  const Judgement judgement = judge({.ends = {exited(0, 1), end}, .published = published});
   EXPECT_EQ(judgement.exit_code, 9);
   EXPECT_EQ(judgement.failure->code(), ErrorCode::rank_failed);
   EXPECT_EQ(judgement.failure->context(), "its process: exited with code 9");
