@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -92,8 +93,11 @@ TEST_P(IsolatedLaunch, FreshProcShowsOnlyTheRank) {
   NEED_PERMISSION(outcome);
   const auto counts = lines_with(outcome.out, "processes=");
   ASSERT_EQ(counts.size(), 2U);
-  // In containers the old /proc may stay.
-  if (::access("/.dockerenv", F_OK) == 0) GTEST_SKIP() << "in a container";
+  // Where parts of /proc are covered by other mounts, as in containers, the old one stays.
+  std::ifstream mounts("/proc/self/mounts");
+  for (std::string line; std::getline(mounts, line);) {
+    if (line.find(" /proc/") != std::string::npos) GTEST_SKIP() << "covered: " << line;
+  }
   EXPECT_LE(std::atoi(counts[0].c_str()), 5);
 }
 
