@@ -84,6 +84,10 @@ struct Decision {
     return routes[static_cast<std::size_t>(from) * static_cast<std::size_t>(size) +
                   static_cast<std::size_t>(to)];
   }
+  /// The name of the mechanism that `from` uses to get at `to`, another rank.
+  const std::string& mechanism(int from, int to) const {
+    return verdicts[route(from, to)].mechanism();
+  }
   Bytes encode() const;
   static Decision decode(ByteView bytes);
   Digest digest() const { return digest_of(encode()); }

@@ -250,11 +250,8 @@ void BringUp::build_routes() {
   std::vector<std::unique_ptr<Route>> routes(static_cast<std::size_t>(around.size()));
   for (int peer = 0; peer < around.size(); ++peer) {
     if (peer == me) continue;
-    const auto mechanism_to = [&](int from, int to) -> const std::string& {
-      return decision.verdicts[decision.route(from, to)].mechanism();
-    };
-    const std::string& out = mechanism_to(me, peer);
-    const std::string& in = mechanism_to(peer, me);
+    const std::string& out = decision.mechanism(me, peer);
+    const std::string& in = decision.mechanism(peer, me);
     // A stream serves both directions, so it is kept, and listened to, if either one uses it.
     std::unique_ptr<Route> stream;
     if (!find_mechanism(out).maps || !find_mechanism(in).maps) {
@@ -272,7 +269,7 @@ void BringUp::build_routes() {
   // Losing trials are released.
   for (auto& [name, links] : group_->links) {
     std::erase_if(links, [&, &mechanism = name](const auto& entry) {
-      return decision.verdicts[decision.route(me, entry.first)].mechanism() != mechanism;
+      return decision.mechanism(me, entry.first) != mechanism;
     });
   }
   Group::Impl* group = group_.get();
@@ -296,8 +293,8 @@ void BringUp::ready() {
   steps.insert(steps.end(), own.begin(), own.end());
   std::stable_sort(steps.begin(), steps.end(),
                    [](const StepReport& a, const StepReport& b) { return a.rank < b.rank; });
-  fill_report(*group_);
-  warn_of_slow_routes(group_->report);
+  rebase(steps);
+  warn_of_slow_routes(*group_);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "collective/collectives.h"
 #include "group/bring_up.h"
 #include "group/group_impl.h"
+#include "group/report.h"
 #include "group/shared_buffer.h"
 
 namespace ranklink {
@@ -22,7 +23,10 @@ Group::~Group() {
 
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
-const Report& Group::report() const { return impl_->report; }
+const Report& Group::report() const {
+  fill_report(*impl_);
+  return impl_->report;
+}
 
 void Group::all_reduce(std::span<float> data) {
   impl_->operate("all_reduce",

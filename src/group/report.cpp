@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "group/timeline.h"
 
 namespace ranklink {
 
 void fill_report(Group::Impl& group) {
   Report& report = group.report;
+  if (!report.routes.empty()) return;
   const Surroundings& around = *group.around;
   const Decision& decision = group.decision;
   report.rank = group.rank();
@@ -35,7 +35,7 @@ void fill_report(Group::Impl& group) {
     for (int to = 0; to < group.size(); ++to) {
       RouteReport route{.from = from, .to = to, .route = "self", .mechanism = {}, .verdicts = {}};
       if (from != to) {
-        const std::string& mechanism = decision.verdicts[decision.route(from, to)].mechanism();
+        const std::string& mechanism = decision.mechanism(from, to);
         route.route = find_mechanism(mechanism).maps ? "mapped" : "stream";
         route.mechanism = mechanism;
         for (const VerdictMatrix& matrix : decision.verdicts) {
@@ -52,34 +52,32 @@ void fill_report(Group::Impl& group) {
     report.settings.push_back({std::string(row.name), row.secret ? "(set)" : setting.value,
                                std::string(to_string(setting.origin))});
   }
-  rebase(report.timeline);
 }
 
-void warn_of_slow_routes(const Report& report) {
+void warn_of_slow_routes(const Group::Impl& group) {
   // Rank 0 speaks for all; a setting that asked for it needs no warning.
-  if (report.rank != 0) return;
-  for (const SettingReport& setting : report.settings) {
-    if (setting.name == "RANKLINK_MECHANISM" && setting.value == "none") return;
-  }
+  if (group.rank() != 0 || group.settings.value("RANKLINK_MECHANISM") == "none") return;
+  const Decision& decision = group.decision;
   std::size_t slow = 0;
-  const RouteReport* first = nullptr;
-  for (const RouteReport& route : report.routes) {
-    if (route.route != "stream") continue;
-    ++slow;
-    if (first == nullptr) first = &route;
+  std::string first;
+  for (int from = 0; from < group.size(); ++from) {
+    for (int to = 0; to < group.size(); ++to) {
+      if (from == to || find_mechanism(decision.mechanism(from, to)).maps) continue;
+      if (++slow > 1) continue;
+      first = fmt::format("the first is from rank {} to rank {}", from, to);
+      for (const VerdictMatrix& matrix : decision.verdicts) {
+        const Verdict& verdict = matrix.at(from, to);
+        if (verdict.yes || verdict.cause.empty()) continue;
+        first += fmt::format(" ({}: {}; remedy: {})", verdict.mechanism, verdict.cause,
+                             verdict.remedy);
+        break;
+      }
+    }
   }
-  if (first == nullptr) return;
-  std::string why;
-  for (const Verdict& verdict : first->verdicts) {
-    if (verdict.yes || verdict.cause.empty()) continue;
-    why = fmt::format(" ({}: {}; remedy: {})", verdict.mechanism, verdict.cause, verdict.remedy);
-    break;
-  }
+  if (slow == 0) return;
   log(LogLevel::warn,
-      "{} of {} routes share no memory and go through sockets, which is several times slower; the "
-      "first is from rank {} to rank {}{}",
-      slow, report.routes.size() - static_cast<std::size_t>(report.size), first->from, first->to,
-      why);
+      "{} of {} routes share no memory and go through sockets, which is several times slower; {}",
+      slow, group.size() * (group.size() - 1), first);
 }
 
 std::string Report::to_json() const {

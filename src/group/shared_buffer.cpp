@@ -58,7 +58,7 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
     const Mechanism& mechanism = find_mechanism(matrix.mechanism());
     if (!mechanism.maps) continue;
     const auto uses = [&](int from, int to) {
-      return decision.verdicts[decision.route(from, to)].mechanism() == matrix.mechanism();
+      return decision.mechanism(from, to) == matrix.mechanism();
     };
     std::vector<int> peers;
     bool any = false;

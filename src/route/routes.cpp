@@ -32,14 +32,15 @@ void pause_cpu() {
 }  // namespace
 
 Routes::Routes(int rank, int size, std::byte* own, std::vector<std::unique_ptr<Route>> routes,
-               ControlPage& page, Watch watch)
+               ControlPage& page, Watch watch, std::uint32_t sequence)
     : rank_(rank),
       size_(size),
       own_(own),
       layout_(size),
       routes_(std::move(routes)),
       page_(&page),
-      watch_(std::move(watch)) {
+      watch_(std::move(watch)),
+      sequence_(sequence) {
   for (int peer = 0; peer < size; ++peer) {
     const auto& route = routes_[static_cast<std::size_t>(peer)];
     if (route && route->fd() >= 0) streams_.push_back(peer);

@@ -25,10 +25,10 @@ class Routes {
     std::function<void(int peer, const char* awaited)> late;
   };
 
-  /// `own` is this rank's segment, with signals zeroed; `routes` by peer, empty for the rank
-  /// itself. `page` must outlive this.
+  /// `own` is this rank's segment, whose signals hold `sequence`, after which collectives are
+  /// counted; `routes` by peer, empty for the rank itself. `page` must outlive this.
   Routes(int rank, int size, std::byte* own, std::vector<std::unique_ptr<Route>> routes,
-         ControlPage& page, Watch watch);
+         ControlPage& page, Watch watch, std::uint32_t sequence = 0);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -60,7 +60,7 @@ class Routes {
   std::vector<int> streams_;  // peers whose route has a socket
   ControlPage* page_;
   Watch watch_;
-  std::uint32_t sequence_ = 0;
+  std::uint32_t sequence_;
 };
 
 }  // namespace ranklink

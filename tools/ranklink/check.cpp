@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -100,7 +101,8 @@ int check(const CheckOptions& given) {
     options.settings.set("RANKLINK_TRIALS", "all", Origin::program);
   }
   options.isolation = parse_isolation(given.isolate);
-  options.argv = {"/proc/self/exe", "check-rank", "--hold", given.hold, "--bytes",
+  // By its own name, so that people recognise it in a list of processes.
+  options.argv = {std::filesystem::read_symlink("/proc/self/exe"), "check-rank", "--hold", given.hold, "--bytes",
                   std::to_string(bytes_per_rank(given.size))};
   options.capture = true;
   options.reduce = Coordinator();

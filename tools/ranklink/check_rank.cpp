@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "group/group_impl.h"
 #include "group/measure.h"
 #include "ranklink/ranklink.hpp"
 
@@ -92,12 +93,15 @@ int check_rank(const std::string& hold, std::size_t bytes) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   messages.send({{"ready", std::chrono::nanoseconds(now).count()}});
   json message;
-  const json report = json::parse(group.report().to_json());
-  if (group.rank() == 0) message["report"] = report;
+  if (group.rank() == 0) message["report"] = json::parse(group.report().to_json());
   // Each rank knows its own steps to the end.
   json steps = json::array();
-  for (const json& step : report["timeline"]) {
-    if (step["rank"] == group.rank()) steps.push_back(step);
+  for (const StepReport& step : group.impl().report.timeline) {
+    if (step.rank != group.rank()) continue;
+    steps.push_back({{"rank", step.rank},
+                     {"step", step.step},
+                     {"start_ms", step.start_ms},
+                     {"end_ms", step.end_ms}});
   }
   message["timeline"] = steps;
   json figures = json::array();
