@@ -18,7 +18,7 @@ Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() {
-  if (impl_ && impl_->client) impl_->client->leave();
+  if (impl_ && impl_->forked()) static_cast<void>(impl_.release());  // all of it is the parent's
 }
 
 int Group::rank() const { return impl_->rank(); }
@@ -39,6 +39,7 @@ void Group::barrier() {
 }
 
 void Group::fail(const std::string& cause, const std::string& remedy) {
+  if (impl_->forked() || impl_->client->failed()) return;
   impl_->client->fail(Error({.code = ErrorCode::rank_failed,
                              .rank = impl_->rank(),
                              .step = impl_->client->page().step(impl_->rank()),
@@ -55,6 +56,15 @@ SharedBuffer Group::make_shared_buffer(std::size_t size) {
 }
 
 void Group::Impl::operate(const char* name, const std::function<void(Deadline)>& body) {
+  if (forked()) {
+    throw Error({.code = ErrorCode::group_closed,
+                 .rank = rank(),
+                 .step = name,
+                 .cause = fmt::format("this process (pid {}) was forked from the one that made the "
+                                      "group (pid {})",
+                                      ::getpid(), owner),
+                 .remedy = "use the group in the process that made it, or join one after the fork"});
+  }
   if (client->failed()) {
     throw Error({.code = ErrorCode::group_closed,
                  .rank = client->failure()->rank(),

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <unistd.h>
+
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +23,7 @@ namespace ranklink {
 /// A group that stands. Members are in the order in which they need each other.
 class Group::Impl {
  public:
+  pid_t owner = ::getpid();
   Settings settings;
   std::shared_ptr<HostedServer> hosted;     ///< if this rank serves the rendezvous
   std::shared_ptr<HostedServer> successor;  ///< if it would take it over
@@ -34,6 +38,9 @@ class Group::Impl {
   Report report;
   std::uint64_t operations = 0;
 
+  /// This process was forked after the group was made: its threads aren't here, and what it would
+  /// send, it would send in the parent's name.
+  bool forked() const { return owner != ::getpid(); }
   int rank() const { return client->rank(); }
   int size() const { return client->size(); }
   Deadline op_deadline() const { return settings.deadline("RANKLINK_OP_TIMEOUT"); }

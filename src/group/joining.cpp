@@ -57,7 +57,8 @@ std::shared_ptr<HostedServer> take_hosted(const Secret& secret) {
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   const auto found = known.hosted.find(secret.reveal_hex());
-  if (found == known.hosted.end()) return nullptr;
+  // After a fork it is the parent that serves.
+  if (found == known.hosted.end() || found->second->owner != ::getpid()) return nullptr;
   auto hosted = std::move(found->second);
   known.hosted.erase(found);
   return hosted;
@@ -178,6 +179,12 @@ Joined by_directory(const std::string& directory, const Settings& settings, cons
 }
 
 }  // namespace
+
+HostedServer::~HostedServer() {
+  if (owner == ::getpid()) return;
+  static_cast<void>(server.release());
+  listening.files.clear();
+}
 
 std::unique_ptr<Server> start_server(std::vector<Fd> listeners, const Secret& secret,
                                      std::optional<int> size) {

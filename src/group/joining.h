@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,10 +16,17 @@
 
 namespace ranklink {
 
-/// A rendezvous server in this process, with what it listens on.
+/// A rendezvous server in this process, with what it listens on. In a process that was forked
+/// after it was made it is nothing: its thread isn't there, and its socket files are the parent's.
 struct HostedServer {
+  pid_t owner = ::getpid();
   Listening listening;
   std::unique_ptr<Server> server;  ///< ends first
+
+  HostedServer() = default;
+  HostedServer(const HostedServer&) = delete;
+  HostedServer& operator=(const HostedServer&) = delete;
+  ~HostedServer();
 };
 
 /// A server at these listeners, with the coordinator behind it.

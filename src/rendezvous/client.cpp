@@ -123,6 +123,7 @@ void Client::enter(const std::string& step) {
 }
 
 Bytes Client::submit(const std::string& round, Bytes row, Deadline deadline) {
+  if (gone_over_) throw_failure(holder_left());
   const Submission submission{next_round_, round, milliseconds_left(deadline), std::move(row)};
   connection_.send(FrameType::submit, submission.encode());
   while (results_.empty()) {
@@ -237,7 +238,7 @@ Frame Client::next_frame(Deadline deadline, const char* awaited) {
     }
     if (connection_.closed()) {
       server_lost();
-      continue;
+      throw_failure(holder_left());  // what was awaited can't come any more
     }
     if (page_) {
       if (const auto failure = page_->failure()) throw_failure(*failure);
@@ -304,6 +305,18 @@ Error Client::best_reason(const Error& derived) {
   // Another rank may have published its reason first; all report the same.
   const auto won = page_->failure();
   return won && won->code() != derived.code() ? *won : derived;
+}
+
+Error Client::holder_left() const {
+  const bool rank_held = seating_.holder >= 0;
+  return Error({.code = rank_held ? ErrorCode::rank_left : ErrorCode::rendezvous_lost,
+                .rank = seating_.holder,
+                .step = step_,
+                .cause = rank_held ? fmt::format("rank {}, which held the rendezvous, has left the "
+                                                 "group",
+                                                 seating_.holder)
+                                   : "the rendezvous has closed in good order",
+                .remedy = "leave the group only when all ranks are done"});
 }
 
 void Client::server_lost() {

@@ -85,6 +85,7 @@ class Client {
   /// The server is gone: goes over to its successor, or throws.
   void server_lost();
   bool go_over();
+  Error holder_left() const;
 
   FrameConnection connection_;
   Secret secret_;
