@@ -23,7 +23,7 @@ struct RouteReport {
   int from = 0;
   int to = 0;
   std::string route;      ///< `self`, `mapped`, `stream`
-  std::string mechanism;  ///< `fd+socket`, `fd+pidfd`; for streams `brokered`, `unix`, `tcp`
+  std::string mechanism;  ///< `fd+socket`, `fd+pidfd`, `stream`; empty for `self`
   std::vector<Verdict> verdicts;
 };
 
@@ -38,7 +38,7 @@ struct RankReport {
   std::vector<std::string> shares_with_rank_0;  ///< the kinds of namespace it shares with rank 0
 };
 
-/// One step of one rank; times on the rank's own clock, in milliseconds since the job's start.
+/// One step of one rank, in milliseconds since the first rank began to join.
 struct StepReport {
   int rank = 0;
   std::string step;

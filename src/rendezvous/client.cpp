@@ -321,11 +321,14 @@ Error Client::holder_left() const {
 
 void Client::server_lost() {
   if (gone_over_) {
+    if (server_closing_) return;
     throw_failure(Error({.code = ErrorCode::rendezvous_lost,
                          .rank = seating_.successor,
                          .step = step_,
-                         .cause = "the rendezvous and its successor have both closed",
-                         .remedy = "look at the output of these ranks"}));
+                         .cause = fmt::format("the rendezvous has closed, and so has its successor, "
+                                              "which rank {} held",
+                                              seating_.successor),
+                         .remedy = "look at the output of that rank"}));
   }
   if (!seated_) {
     throw Error({.code = ErrorCode::rendezvous_lost,
@@ -342,7 +345,7 @@ void Client::server_lost() {
   } while (!patience.passed());
   const bool reached = go_over();
   if (orderly) {
-    if (!reached) gone_over_ = true;  // it left as intended: only a later need makes this an error
+    if (!reached) gone_over_ = server_closing_ = true;  // it left as intended: only a later need makes this an error
     return;
   }
   const std::string held =
@@ -374,6 +377,7 @@ bool Client::go_over() {
       FrameConnection next = shake_hands(connect_endpoint(endpoint, patience), secret_, patience);
       connection_ = std::move(next);
       gone_over_ = true;
+      server_closing_ = false;
       claim_.resume = true;
       connection_.send(FrameType::claim, claim_.encode());
       return true;

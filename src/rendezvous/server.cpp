@@ -297,6 +297,10 @@ void Server::Impl::run() {
     }
   }
   const std::lock_guard lock(mutex_);
+  // The goodbye of the rank that holds this server may wait here, and the others need to hear of it.
+  for (auto& [id, connection] : connections_) {
+    if (connection.stage == Stage::seated) serve(id, connection);
+  }
   const Deadline patience = Deadline::after(kFarewell);
   for (auto& [id, connection] : connections_) {
     if (connection.stage == Stage::seated) connection.frames.send(FrameType::goodbye);

@@ -279,9 +279,22 @@ TEST(FrameConnection, GivesUpItsQueueWhenThePeerIsGone) {
   FrameConnection from(std::move(a));
   b.reset();
   from.send(FrameType::result, Bytes(100));
-  EXPECT_TRUE(from.closed());
   EXPECT_FALSE(from.wants_write());
   from.send(FrameType::goodbye);
+  EXPECT_FALSE(from.receive());
+  EXPECT_TRUE(from.closed());
+}
+
+TEST(FrameConnection, ReadsWhatAPeerSentThatReadsNoMore) {
+  auto [a, b] = make_socketpair();
+  FrameConnection one(std::move(a));
+  {
+    FrameConnection other(std::move(b));
+    other.send(FrameType::goodbye);
+  }
+  one.send(FrameType::result, Bytes(100));
+  EXPECT_FALSE(one.closed());
+  EXPECT_EQ(next(one).type, FrameType::goodbye);
 }
 
 }  // namespace
