@@ -36,7 +36,7 @@ Claim claim_of(int rank, int size) {
           .pid = 1000 + rank,
           .start_time = 7,
           .process = {},
-          .timeout_ms = 0,
+          .timeout_ms = 20'000,
           .successor = {}};
 }
 
@@ -729,6 +729,37 @@ TEST_F(ServerTest, TellsItsSuccessorWhoseDeathEndedTheOther) {
   ASSERT_TRUE(successor.failure());
   EXPECT_EQ(successor.failure()->code(), ErrorCode::rank_died);
   EXPECT_EQ(successor.failure()->rank(), 0);
+}
+
+// Who has left can't come to a round, whoever serves it by then.
+TEST_F(ServerTest, NamesWhoHasLeftInARoundAtTheSuccessor) {
+  serve_tcp();
+  Listening second;
+  add_tcp_listener(second, "127.0.0.1", {"127.0.0.1"});
+  Server::Options options = basic_options();
+  options.listeners = std::move(second.listeners);
+  options.size = 2;
+  const Server successor(std::move(options));
+  std::latch closed(1);
+  const auto outcomes = run(2, [&](int rank) {
+    Claim claim = claim_of(rank, 2);
+    if (rank == 0) claim.process = process_token();  // it holds the server
+    if (rank == 1) claim.successor = second.endpoints;
+    const auto client = seated(claim);
+    client->submit("together", {}, safety_net());
+    if (rank == 0) {
+      client->leave();
+      server_.reset();
+      closed.count_down();
+      return;
+    }
+    closed.wait();
+    client->check();
+    client->submit("make_shared_buffer/offer", {}, Deadline::after(Milliseconds(200)));
+  });
+  ASSERT_TRUE(outcomes[1]);
+  EXPECT_EQ(outcomes[1]->code(), ErrorCode::rank_left) << outcomes[1]->what();
+  EXPECT_EQ(outcomes[1]->rank(), 0) << outcomes[1]->what();
 }
 
 }  // namespace
