@@ -211,6 +211,7 @@ Fd listen_unix(const std::string& path) {
 
 Fd accept_one(int listener) {
   Fd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!fd && (errno == EMFILE || errno == ENFILE)) throw system_error("accept", errno);
   if (fd) {
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on Unix sockets

@@ -22,7 +22,8 @@ Fd listen_tcp(const std::string& host, std::uint16_t port);
 /// Binds a socket file of any length of path, and makes it connectable for every uid (who may join
 /// is decided by the secret). The file must not exist. Throws Error.
 Fd listen_unix(const std::string& path);
-/// Accepts one connection if one waits; an empty Fd if none does.
+/// Accepts one connection if one waits; an empty Fd if none does. Throws Error(descriptors_short)
+/// when one waits that this process has no descriptor for.
 Fd accept_one(int listener);
 
 /// Throw Error(rendezvous_unreachable) with the kernel's answer, or when the deadline passes.

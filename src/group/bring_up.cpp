@@ -39,6 +39,7 @@ class BringUp {
   void build_routes();
 
   const Options& options_;
+  int rank_ = -1;  ///< until it is known
   std::unique_ptr<Group::Impl> group_ = std::make_unique<Group::Impl>();
   Timeline timeline_;
   Deadline deadline_ = Deadline::never();
@@ -71,12 +72,12 @@ void BringUp::step(const char* name, void (BringUp::*body)()) {
   try {
     (this->*body)();
   } catch (const Error& error) {
-    if (!client || client->failed()) throw;
+    if (client && client->failed()) throw;
     const Error full = with(error, [&](Error::Parts& p) {
-      if (p.rank < 0) p.rank = client->rank();
+      if (p.rank < 0) p.rank = rank_;
       if (p.step.empty()) p.step = name;
     });
-    client->fail(full);
+    if (client) client->fail(full);
     throw full;
   }
 }
@@ -89,6 +90,7 @@ void BringUp::join() {
   if (const auto level = parse_log_level(settings.value("RANKLINK_LOG"))) set_log_level(*level);
   deadline_ = settings.deadline("RANKLINK_JOIN_TIMEOUT");
   const Place place = find_place(options_);
+  rank_ = place.rank;
   facts_ = inspect_process();
 
   Joined joined = find_rendezvous(options_, settings, place, deadline_);

@@ -150,6 +150,16 @@ Joined by_endpoint(const std::string& endpoint, const Settings& settings, const 
 
 Joined by_directory(const std::string& directory, const Settings& settings, const Place& place,
                     Deadline deadline) {
+  struct stat status {};
+  errno = 0;
+  if (::stat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    throw Error({.code = place.rank == 0 ? ErrorCode::rendezvous_unusable
+                                         : ErrorCode::rendezvous_unreachable,
+                 .cause = fmt::format("RANKLINK_RENDEZVOUS=file://{}: {}", directory,
+                                      errno == 0 ? "not a directory" : errno_text(errno)),
+                 .remedy = "create the directory, and let all ranks see it (mount it into their "
+                           "containers)"});
+  }
   const bool secret_known = settings.is_set("RANKLINK_SECRET");
   Secret secret;
   if (secret_known) secret = Secret::from_text(settings.value("RANKLINK_SECRET"));

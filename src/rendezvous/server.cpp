@@ -1,5 +1,6 @@
 #include "rendezvous/server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -85,6 +86,7 @@ class Server::Impl {
   std::mutex mutex_;
   Fd epoll_;
   Fd wake_;
+  Fd spare_;  ///< given up to accept, and drop, a connection at the limit of open files
   bool stopping_ = false;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Connection> connections_;
@@ -99,6 +101,7 @@ Server::Impl::Impl(Options options)
     : options_(std::move(options)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       membership_({.size = options_.size,
                    .pids = options_.pids,
                    .reduce = options_.reduce,
@@ -169,8 +172,18 @@ void Server::Impl::add(Fd fd, int made_for) {
 }
 
 void Server::Impl::accept_from(int listener) {
-  while (Fd fd = accept_one(listener)) {
-    if (connections_.size() < kMaxStrangers + by_rank_.size()) add(std::move(fd), -1);
+  try {
+    while (Fd fd = accept_one(listener)) {
+      if (connections_.size() < kMaxStrangers + by_rank_.size()) add(std::move(fd), -1);
+    }
+  } catch (const Error& error) {
+    // Left in the queue it would wake this thread for ever, so it is taken and dropped.
+    last_refusal_ = error.cause();
+    ++refused_;
+    spare_.reset();
+    const Fd dropped(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    log(LogLevel::warn, "rendezvous: dropped a connection: {}", error.what());
   }
 }
 
