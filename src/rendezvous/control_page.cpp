@@ -81,7 +81,8 @@ void ControlPage::set_step(int rank, const std::string& step) {
   std::array<std::uint64_t, kStepWords> words{};
   std::memcpy(words.data(), step.data(), std::min(step.size(), sizeof words - 1));
   s.step_version.fetch_add(1, std::memory_order_acq_rel);
-  for (std::size_t i = 0; i < kStepWords; ++i) s.step[i].store(words[i], std::memory_order_relaxed);
+  // Released, or a processor may let a word be seen before the odd version.
+  for (std::size_t i = 0; i < kStepWords; ++i) s.step[i].store(words[i], std::memory_order_release);
   s.step_version.fetch_add(1, std::memory_order_release);
   s.operation.store(0, std::memory_order_release);
 }
