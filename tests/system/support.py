@@ -171,7 +171,7 @@ class Process:
 
     def events(self, name=None):
         """The JSON lines that a program of ranks.cpp printed, completely, so far."""
-        lines = self.stdout.split("\n")[:-1]
+        lines = [re.sub(r"^\[\d+\] ", "", line) for line in self.stdout.split("\n")[:-1]]
         found = [json.loads(line) for line in lines if line.startswith('{"event"')]
         return [e for e in found if name in (None, e["event"])]
 

@@ -1,5 +1,6 @@
 """A rank that dies: all others end within seconds, and say who, in which step, and how."""
 
+import glob
 import os
 import signal
 import time
@@ -99,9 +100,9 @@ class UnderTheLauncher(DeathTest):
                 self.assertIn("rank 1", process.stderr)
 
     def test_last_words(self):
-        process = self.launch(2, "sh", "-c",
-                              '[ $RANK = 1 ] && { echo "the last words" >&2; exit 9; }; exec "$0"',
-                              RANKS)
+        process = self.start(COMMAND, "run", "-n", 2, "--", "sh", "-c",
+                             '[ $RANK = 1 ] && { echo "the last words" >&2; exit 9; }; exec "$0"',
+                             RANKS)
         self.wait_for_all([process], 20)
         self.assertEqual(process.popen.returncode, 9, process.story())
         error = self.error_of(process)
@@ -181,11 +182,10 @@ class ByHand(DeathTest):
                 with self.subTest(rendezvous=rendezvous, who=who):
                     errors = self.dies("signal:9", who, rendezvous=rendezvous)
                     self.assert_named(errors, who, "rank_died", "all_reduce")
-                    for left in ("meet", "meet-here/ranklink.rendezvous"):
-                        # Its holder was killed, so nobody could remove it.
-                        if who == 0 and os.path.lexists(f"{self.folder}/{left}"):
-                            if not os.path.isdir(f"{self.folder}/{left}"):
-                                os.unlink(f"{self.folder}/{left}")
+                    if who == 0:  # it was killed, so it could not remove what the others met at
+                        for left in glob.glob(f"{self.folder}/meet") + glob.glob(
+                                f"{self.folder}/meet-here/*"):
+                            os.unlink(left)
 
     def test_a_rank_that_stands_still(self):
         group = self.by_hand(3, f"tcp://127.0.0.1:{free_port()}", "--rounds", 100_000_000,
