@@ -43,7 +43,9 @@ class Ends(RunTest):
     def test_program_that_is_missing(self):
         for program, words in (("/no/such/program", "ENOENT"), ("no-such-program", "ENOENT"),
                                ("/etc/passwd", "EACCES"), ("/", "EACCES")):
-            process = self.run_to_end(COMMAND, "run", "-n", 2, "--", program)
+            # A PATH with a folder that this user can't look into would give EACCES.
+            process = self.run_to_end(COMMAND, "run", "-n", 2, "--", program,
+                                      env={"PATH": "/usr/bin:/bin"})
             self.assertEqual(process.popen.returncode, 1, process.story())
             self.assertIn("RL1601", process.stderr)
             self.assertIn(program, process.stderr)
