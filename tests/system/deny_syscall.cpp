@@ -22,8 +22,7 @@ int main(int argc, char** argv) {
     const std::string error = equals == std::string::npos ? "EPERM" : rule.substr(equals + 1);
     const std::uint32_t number = error == "ENOSYS" ? ENOSYS : error == "EACCES" ? EACCES : EPERM;
     const int call = seccomp_syscall_resolve_name(name.c_str());
-    if (call == __NR_SCMP_ERROR ||
-        seccomp_rule_add(filter, SCMP_ACT_ERRNO(number), call, 0) != 0) {
+    if (call == __NR_SCMP_ERROR || seccomp_rule_add(filter, SCMP_ACT_ERRNO(number), call, 0) != 0) {
       std::fprintf(stderr, "deny_syscall: %s can't be refused\n", rule.c_str());
       return 2;
     }

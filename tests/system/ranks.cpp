@@ -179,9 +179,8 @@ void check_buffer(Group& group, std::size_t size) {
     const auto own = buffer.local().subspan(half + part * static_cast<std::size_t>(peer), part);
     for (const std::byte b : own) wrong += b != mark(peer, group.rank());
   }
-  say("buffer", "\"rank\": " + std::to_string(group.rank()) +
-                    ", \"wrong\": " + std::to_string(wrong) +
-                    ", \"mapped\": " + std::to_string(mapped));
+  say("buffer", "\"rank\": " + std::to_string(group.rank()) + ", \"wrong\": " +
+                    std::to_string(wrong) + ", \"mapped\": " + std::to_string(mapped));
 }
 
 int use(std::optional<Group>& group, const Given& given) {
@@ -251,16 +250,14 @@ int one_rank(const Given& given, ranklink::Options options) {
     return use(group, given);
   } catch (const ranklink::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    say("error", "\"code\": " + quoted(ranklink::to_string(error.code())) +
-                     ", \"name\": " + quoted(std::string(ranklink::name_of(error.code()))) +
-                     ", \"rank\": " + std::to_string(error.rank()) +
-                     ", \"peer\": " + std::to_string(error.peer()) +
-                     ", \"step\": " + quoted(error.step()) +
-                     ", \"cause\": " + quoted(error.cause()) +
-                     ", \"remedy\": " + quoted(error.remedy()) +
-                     ", \"context\": " + quoted(error.context()) +
-                     ", \"what\": " + quoted(error.what()) +
-                     ", \"reporter\": " + (group ? std::to_string(group->rank()) : "null"));
+    say("error",
+        "\"code\": " + quoted(ranklink::to_string(error.code())) +
+            ", \"name\": " + quoted(std::string(ranklink::name_of(error.code()))) +
+            ", \"rank\": " + std::to_string(error.rank()) +
+            ", \"peer\": " + std::to_string(error.peer()) + ", \"step\": " + quoted(error.step()) +
+            ", \"cause\": " + quoted(error.cause()) + ", \"remedy\": " + quoted(error.remedy()) +
+            ", \"context\": " + quoted(error.context()) + ", \"what\": " + quoted(error.what()) +
+            ", \"reporter\": " + (group ? std::to_string(group->rank()) : "null"));
     return 1;
   }
 }

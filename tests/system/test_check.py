@@ -1,9 +1,8 @@
-"""`ranklink check`: sizes, forced mechanisms, its JSON document, and what it does seen from outside."""
+"""`ranklink check`: sizes, mechanisms, its JSON document, and what it does, seen from outside."""
 
 import json
 import os
 import signal
-import unittest
 
 from support import (COMMAND, DENY_SYSCALL, SystemTest, children_of, main, segments_of, switches_of,
                      variable_of, wait_until)

@@ -4,7 +4,6 @@ import glob
 import os
 import signal
 import time
-import unittest
 
 from support import (COMMAND, RANKS, SystemTest, death_limit, free_port, main, stat_of, wait_until)
 

@@ -5,9 +5,8 @@ import re
 import socket
 import stat
 import time
-import unittest
 
-from support import (RANKS, SECRET, SystemTest, death_limit, free_port, main, stat_of, switches_of,
+from support import (SECRET, SystemTest, death_limit, free_port, main, stat_of, switches_of,
                      wait_until)
 
 

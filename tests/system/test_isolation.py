@@ -1,7 +1,6 @@
 """Ranks in namespaces of their own, as root and as an ordinary user."""
 
 import os
-import unittest
 
 from support import (IS_ROOT, NAMESPACES, RANKS, SystemTest, descendants_of, main, namespaces_of,
                      segments_of, variable_of, wait_until)

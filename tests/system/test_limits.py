@@ -1,7 +1,5 @@
 """One rank at its limit of open files: the group comes up, or says whose limit it is."""
 
-import unittest
-
 from support import COMMAND, RANKS, SystemTest, free_port, main, only_rank
 
 LIMITS = range(3, 41)

@@ -1,9 +1,8 @@
 """A program's own ways to join: a unique id, a store, settings of its own; and shared buffers."""
 
 import os
-import unittest
 
-from support import RANKS, SystemTest, main
+from support import RANKS, SystemTest, free_port, main
 
 
 class Ways(SystemTest):
@@ -94,13 +93,13 @@ class Ways(SystemTest):
                       report["settings"])
 
     def test_a_rank_that_is_missing(self):
-        group = self.ranks(3, "--id", f"{self.folder}/id",
-                           env={"RANKLINK_JOIN_TIMEOUT": "1500ms"})
-        group[1].kill()
-        for process in (group[0], group[2]):
+        group = [self.start(RANKS, "--rank", rank, "--size", 3, "--id", f"{self.folder}/id",
+                            env={"RANKLINK_JOIN_TIMEOUT": "1500ms"}) for rank in (0, 2)]
+        for process in group:
             self.assertEqual(process.wait(), 1, process.story())
-            # Whether it was still missing or had come and died is a matter of luck here.
-            self.assertEqual(self.error_of(process)["rank"], 1, process.story())
+            error = self.error_of(process)
+            self.assertEqual((error["name"], error["rank"]), ("ranks_missing", 1), error)
+            self.assertIn("rank 1", error["cause"])
 
     def test_large_and_odd_all_reduces(self):
         for count in (1, 2, 3, 1023, 65_537, 3_000_001):
@@ -138,7 +137,6 @@ class SharedBuffers(SystemTest):
                          process.story())
 
     def test_by_hand(self):
-        from support import free_port
         group = self.by_hand(3, f"tcp://127.0.0.1:{free_port()}", "--buffer", 12288)
         self.assert_group_done(group)
         for process in group:

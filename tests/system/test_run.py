@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import time
-import unittest
 
 from support import COMMAND, RANKS, SystemTest, main, read, wait_until
 
