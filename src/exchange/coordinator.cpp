@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "exchange/mechanism.h"
+
 namespace ranklink {
 
 void Plan::encode(Writer& to) const {
@@ -116,18 +118,20 @@ Bytes Coordinator::take_verdicts(const std::vector<Bytes>& rows) {
   VerdictMatrix matrix(ladder_[rung_], size_);
   std::vector<VerdictRow> decoded;
   for (const Bytes& row : rows) decoded.push_back(VerdictRow::decode(row));
-  // What the accessing rank saw counts first, then what the owner of the memory saw.
-  for (const bool owners : {false, true}) {
+  // Both ends of a pair have seen something. On mapped memory the accessing rank knows why it could
+  // not; of a stream the receiving one does. The other's view counts where this one saw nothing wrong.
+  const bool owner_knows = !find_mechanism(ladder_[rung_]).maps;
+  for (const bool owners : {owner_knows, !owner_knows}) {
+    const bool first = owners == owner_knows;
     for (int rank = 0; rank < size_; ++rank) {
       for (const VerdictRow::Entry& entry : decoded[static_cast<std::size_t>(rank)].entries) {
         if (entry.peer < 0 || entry.peer >= size_ || entry.peer == rank) {
           Reader::fail("a verdict on a rank that isn't there");
         }
-        if (!owners) {
-          matrix.set(rank, entry.peer, entry.to_peer);
-        } else if (matrix.yes(entry.peer, rank) && !entry.from_peer.yes) {
-          matrix.set(entry.peer, rank, entry.from_peer);
-        }
+        const int from = owners ? entry.peer : rank;
+        const int to = owners ? rank : entry.peer;
+        const Verdict& verdict = owners ? entry.from_peer : entry.to_peer;
+        if (first || (matrix.yes(from, to) && !verdict.yes)) matrix.set(from, to, verdict);
       }
     }
   }

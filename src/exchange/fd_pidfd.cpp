@@ -155,16 +155,18 @@ Attempts connect(Surroundings& around, const Offer& offer, const std::set<int>& 
   }
   around.client.collect(
       around.trial, awaited,
-      [&](int peer, Fd pidfd) {
+      [&](int peer, Fd pidfd, bool withheld) {
         if (pidfd) {
           attempts[peer] = take(around, offer, peer, pidfd);
-        } else {
-          attempts[peer].no = no_verdict(
-              around.rank(), fmt::format("no pidfd of rank {} arrived: one of the two is at its "
-                                         "limit of open files",
-                                         peer),
-              "raise the limit of open files (ulimit -n, LimitNOFILE=, --ulimit nofile)");
+          return;
         }
+        const int at_limit = withheld ? peer : around.rank();
+        attempts[peer].no = no_verdict(
+            at_limit,
+            fmt::format("rank {} is at its limit of {} open files and {} a pidfd", at_limit,
+                        around.party(at_limit).facts.descriptors_soft,
+                        withheld ? "could not open" : "the kernel dropped"),
+            "raise that rank's limit of open files (ulimit -n, LimitNOFILE=, --ulimit nofile)");
       },
       deadline);
   for (const int peer : importing) {

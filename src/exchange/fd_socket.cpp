@@ -1,7 +1,6 @@
 // fd+socket: each rank sends the descriptor of its memory over a Unix socket. It needs no permission
 // over the peer's process, and works across all kinds of namespace.
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -51,13 +50,12 @@ Attempt import(Surroundings& around, const Offer& offer, int peer, Fd fd) {
 void by_relay(Surroundings& around, const Offer& offer, const std::set<int>& importing,
               const std::set<int>& exporting, Deadline deadline, Attempts& attempts) {
   if (!exporting.empty()) {
-    const int copy = ::fcntl(around.device.export_fd(*offer.memory), F_DUPFD_CLOEXEC, 0);
-    const SharedFd fd = copy < 0 ? nullptr : std::make_shared<const Fd>(copy);
-    around.client.post(around.trial, {exporting.begin(), exporting.end()}, fd);
+    around.client.post(around.trial, {exporting.begin(), exporting.end()},
+                       borrow_fd(around.device.export_fd(*offer.memory)));
   }
   around.client.collect(
       around.trial, importing,
-      [&](int peer, Fd fd) { attempts[peer] = import(around, offer, peer, std::move(fd)); },
+      [&](int peer, Fd fd, bool) { attempts[peer] = import(around, offer, peer, std::move(fd)); },
       deadline);
 }
 
@@ -76,10 +74,8 @@ void by_pair_sockets(Surroundings& around, const Offer& offer, std::set<int> imp
   for (const int peer : exporting) {
     auto& connection = around.pair_sockets[peer].connection;
     if (!connection) continue;
-    const int copy = ::fcntl(around.device.export_fd(*offer.memory), F_DUPFD_CLOEXEC, 0);
-    std::vector<SharedFd> fds;
-    if (copy >= 0) fds.push_back(std::make_shared<const Fd>(copy));
-    connection->send(FrameType::post, Posting{around.trial, {peer}}.encode(), std::move(fds));
+    connection->send(FrameType::post, Posting{around.trial, {peer}}.encode(),
+                     {borrow_fd(around.device.export_fd(*offer.memory))});
   }
   const auto unsent = [&] {
     for (const int peer : exporting) {

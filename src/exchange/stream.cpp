@@ -19,7 +19,7 @@ Attempts connect(Surroundings& around, const Offer&, const std::set<int>& import
     around.client.broker(around.trial, {brokered.begin(), brokered.end()});
     around.client.collect(
         around.trial, brokered,
-        [&](int peer, Fd fd) {
+        [&](int peer, Fd fd, bool) {
           if (fd) {
             attempts[peer].link = {.memory = nullptr, .stream = std::move(fd), .how = "brokered"};
           } else {

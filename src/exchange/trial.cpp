@@ -174,6 +174,7 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
     Attempt& attempt = found->second;
     if (attempt.no) {
       entry.to_peer = *attempt.no;
+      if (!mechanism.maps) entry.from_peer = *attempt.no;  // a stream that isn't there serves nobody
     } else {
       entry.to_peer = mechanism.maps ? trial.access(*attempt.link.memory, entry.peer)
                                      : trial.send(attempt.link.stream, entry.peer);

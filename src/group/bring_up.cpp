@@ -1,6 +1,5 @@
 #include "group/bring_up.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -195,10 +194,8 @@ void BringUp::share_page() {
   }
   for (int peer = around.rank() + 1; peer < around.size(); ++peer) {
     if (giver(peer) != around.rank() || socket_to(peer) == nullptr) continue;
-    const int copy = ::fcntl(around.client.page().fd(), F_DUPFD_CLOEXEC, 0);
-    std::vector<SharedFd> fds;
-    if (copy >= 0) fds.push_back(std::make_shared<const Fd>(copy));
-    socket_to(peer)->send(FrameType::post, Posting{0, {peer}}.encode(), std::move(fds));
+    socket_to(peer)->send(FrameType::post, Posting{0, {peer}}.encode(),
+                          {borrow_fd(around.client.page().fd())});
   }
 }
 
@@ -278,7 +275,8 @@ void BringUp::build_routes() {
   group_->routes = std::make_unique<Routes>(
       me, around.size(), own, std::move(routes), around.client.page(),
       Routes::Watch{.check = [group](int peer) { group->check_peer(peer); },
-                    .late = [group](int peer, const char* what) { group->late(peer, what); }});
+                    .late = [group](int peer, const char* what) { group->late(peer, what); },
+                    .lost = [group](int peer) { group->lost(peer); }});
 }
 
 // The group stands: say what it is.

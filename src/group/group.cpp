@@ -78,8 +78,6 @@ void Group::Impl::operate(const char* name, const std::function<void(Deadline)>&
     body(op_deadline());
   } catch (const Error& error) {
     if (client->failed()) throw;
-    // This rank's own failure, or one that it derives from a peer's silence: all others hear of it.
-    const bool derived = error.code() == ErrorCode::connection_lost;
     const Error full = with(error, [&](Error::Parts& p) {
       if (p.rank < 0) p.rank = rank();
       if (p.step.empty()) p.step = client->page().step(p.rank);
@@ -87,7 +85,8 @@ void Group::Impl::operate(const char* name, const std::function<void(Deadline)>&
         p.context = fmt::format("rank {} was in {}", rank(), client->page().step(rank()));
       }
     });
-    if (derived) throw client->best_reason(full);
+    // A broken stream is known by its end, not by its reason.
+    if (error.code() == ErrorCode::connection_lost) lost(error.rank());
     client->fail(full);
     throw full;
   }
@@ -105,25 +104,34 @@ void Group::Impl::check_peer(int peer) {
     gone_ = peer;
     return;
   }
-  const std::string context =
-      fmt::format("rank {} was in {}, waiting for rank {}", rank(), page.step(rank()), peer);
-  if (died) {
-    throw client->best_reason(Error(
-        {.code = ErrorCode::rank_died,
-         .rank = peer,
-         .step = page.step(peer),
-         .cause = "the kernel marked its liveness word: its process ended, how isn't known here",
-         .remedy = "look at the output of that rank, and at the kernel's log for an out-of-memory "
-                   "kill",
-         .context = context}));
-  }
-  throw client->best_reason(
-      Error({.code = ErrorCode::rank_left,
-             .rank = peer,
-             .step = page.step(rank()),
-             .cause = fmt::format("rank {} left the group while rank {} waits for it", peer, rank()),
-             .remedy = "call the same operations on all ranks before any leaves",
-             .context = context}));
+  lost(peer);
+}
+
+// Derived from what is seen of the peer from here; a reason that says more may come within moments.
+void Group::Impl::lost(int peer) {
+  ControlPage& page = client->page();
+  throw client->best_reason([&] {
+    Error::Parts parts{.code = ErrorCode::connection_lost,
+                       .rank = peer,
+                       .step = page.step(peer),
+                       .cause = fmt::format("the stream from rank {} closed", peer),
+                       .remedy = "look at the output of that rank, and at what lies between",
+                       .context = fmt::format("rank {} was in {}, waiting for rank {}", rank(),
+                                              page.step(rank()), peer)};
+    if (client->has_left(peer)) {
+      parts.code = ErrorCode::rank_left;
+      parts.step = page.step(rank());
+      parts.cause = fmt::format("rank {} left the group while rank {} waits for it", peer, rank());
+      parts.remedy = "call the same operations on all ranks before any leaves";
+    } else if (page.died(peer)) {
+      parts.code = ErrorCode::rank_died;
+      parts.cause =
+          "the kernel marked its liveness word: its process ended, how isn't known here";
+      parts.remedy = "look at the output of that rank, and at the kernel's log for an "
+                     "out-of-memory kill";
+    }
+    return Error(std::move(parts));
+  });
 }
 
 void Group::Impl::late(int peer, const char* awaited) {

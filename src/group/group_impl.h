@@ -52,6 +52,7 @@ class Group::Impl {
   /// For Routes: throws if the job has failed or the peer that is waited for is gone.
   void check_peer(int peer);
   [[noreturn]] void late(int peer, const char* awaited);
+  [[noreturn]] void lost(int peer);
 
  private:
   int gone_ = -1;  ///< the peer that was gone when it was last looked at

@@ -149,8 +149,8 @@ void Client::broker(std::uint32_t tag, const std::vector<int>& peers) {
   connection_.send(FrameType::broker, Posting{tag, {peers.begin(), peers.end()}}.encode());
 }
 
-void Client::collect(std::uint32_t tag, std::set<int> peers,
-                     const std::function<void(int, Fd)>& take, Deadline deadline) {
+void Client::collect(std::uint32_t tag, std::set<int> peers, const Take& take,
+                     Deadline deadline) {
   while (!peers.empty()) {
     if (passed_.empty()) {
       Frame frame = next_frame(deadline, "descriptors of peers");
@@ -162,11 +162,12 @@ void Client::collect(std::uint32_t tag, std::set<int> peers,
     std::uint32_t handled = 0;
     auto fd = frame.fds.begin();
     for (const Passed::Item& item : Passed::decode(frame.payload).items) {
-      if (!item.lost && fd == frame.fds.end()) break;  // dropped at this process's limit
+      const bool comes = !item.lost && !item.withheld;
+      if (comes && fd == frame.fds.end()) break;  // dropped at this process's limit
+      Fd mine = comes ? std::move(*fd++) : Fd();
       if (item.tag == tag && peers.erase(item.from) != 0) {
-        take(item.from, item.lost ? Fd() : std::move(*fd));
+        take(item.from, std::move(mine), item.withheld);
       }
-      if (!item.lost) (fd++)->reset();
       ++handled;
     }
     Writer ack;
@@ -287,7 +288,7 @@ void Client::throw_failure(const Error& error) {
   });
 }
 
-Error Client::best_reason(const Error& derived) {
+Error Client::best_reason(const std::function<Error()>& derive) {
   const Deadline patience = Deadline::after(kReasonGrace);
   try {
     do {
@@ -301,6 +302,7 @@ Error Client::best_reason(const Error& derived) {
   } catch (const Error& error) {
     return error;
   }
+  const Error derived = derive();
   fail(derived);
   // Another rank may have published its reason first; all report the same.
   const auto won = page_->failure();

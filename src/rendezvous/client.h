@@ -54,10 +54,12 @@ class Client {
   void post(std::uint32_t tag, const std::vector<int>& peers, SharedFd fd);
   /// Asks for a stream to each of these peers.
   void broker(std::uint32_t tag, const std::vector<int>& peers);
-  /// Waits for what each of `peers` has posted, or for a stream to each; `take` is called with
-  /// each descriptor as it comes, with an empty one where there was none or none could be taken.
-  void collect(std::uint32_t tag, std::set<int> peers, const std::function<void(int, Fd)>& take,
-               Deadline deadline);
+  /// What came from a peer: an empty descriptor if it had none to give (`withheld`), or if this
+  /// process is at its limit of open files.
+  using Take = std::function<void(int peer, Fd fd, bool withheld)>;
+  /// Waits for what each of `peers` has posted, or for a stream to each; `take` is called with each
+  /// as it comes.
+  void collect(std::uint32_t tag, std::set<int> peers, const Take& take, Deadline deadline);
 
   /// Tells all ranks that this one can't go on.
   void fail(const Error& error);
@@ -73,9 +75,9 @@ class Client {
   /// How this rank's process reaches the server; for poll(). -1 once it is lost.
   int fd() const;
 
-  /// The Error that the job failed with, or `derived` if none is known within 50 ms. For a rank
-  /// that has noticed that a peer is gone. Publishes what it returns.
-  Error best_reason(const Error& derived);
+  /// The Error that the job failed with, or what `derive` says if none is known within 50 ms. For a
+  /// rank that has noticed that a peer is gone. Publishes what it returns.
+  Error best_reason(const std::function<Error()>& derive);
 
  private:
   Frame next_frame(Deadline deadline, const char* awaited);

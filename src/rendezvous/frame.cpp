@@ -11,6 +11,13 @@ constexpr std::size_t kMaxFds = 253;
 
 }  // namespace
 
+SharedFd borrow_fd(int fd) {
+  return {new Fd(fd), [](Fd* borrowed) {
+            static_cast<void>(borrowed->release());
+            delete borrowed;
+          }};
+}
+
 Bytes encode_header(const FrameHeader& header) {
   Writer writer;
   writer.put(kMagic);

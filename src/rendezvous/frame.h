@@ -42,6 +42,8 @@ struct Frame {
 
 using SharedBytes = std::shared_ptr<const Bytes>;
 using SharedFd = std::shared_ptr<const Fd>;
+/// A descriptor that somebody else owns and keeps open until it has been sent.
+SharedFd borrow_fd(int fd);
 
 /// The 16 bytes before each payload.
 struct FrameHeader {

@@ -14,7 +14,7 @@ namespace {
 
 // How long a lost connection waits for a reason that says more, and how often liveness words are
 // looked at.
-constexpr Milliseconds kGrace{50};
+constexpr Milliseconds kGrace{30};
 constexpr Milliseconds kTick{10};
 
 // The state letter of /proc/PID/stat in words; empty if the process can't be seen.
@@ -172,6 +172,14 @@ void Membership::on_frame(int rank, Frame frame) {
     case FrameType::post: {
       const Posting posting = Posting::decode(frame.payload);
       SharedFd fd;
+      if (frame.fds.size() < frame.fds_announced) {
+        return fail(Error({.code = ErrorCode::descriptors_short,
+                           .rank = holder_,
+                           .cause = "the process that serves the rendezvous is at its limit of open "
+                                    "files and could not take a descriptor to pass on",
+                           .remedy = "raise its limit of open files (ulimit -n, LimitNOFILE=, "
+                                     "--ulimit nofile)"}));
+      }
       if (!frame.fds.empty()) fd = std::make_shared<const Fd>(std::move(frame.fds.front()));
       passing_->post(rank, posting, fd);
       return;
@@ -213,7 +221,7 @@ void Membership::on_submit(int rank, Submission submission) {
   mine.step = submission.round.substr(0, submission.round.find('/'));
   if (!seated_) Reader::fail("a round before all ranks are seated");
   if (!round_) {
-    round_.emplace();
+    round_ = Round{};
     round_->name = submission.round;
     round_->rows.resize(seats_.size());
     round_->arrived.resize(seats_.size());

@@ -146,6 +146,7 @@ Bytes Passed::encode() const {
     w.put(item.from);
     w.put(item.tag);
     w.put(item.lost);
+    w.put(item.withheld);
   }
   return w.take();
 }
@@ -153,12 +154,13 @@ Bytes Passed::encode() const {
 Passed Passed::decode(ByteView bytes) {
   Reader r(bytes);
   Passed p;
-  const std::size_t count = r.count(9);
+  const std::size_t count = r.count(10);
   for (std::size_t i = 0; i < count; ++i) {
     Item item;
     item.from = r.get<std::int32_t>();
     item.tag = r.get<std::uint32_t>();
     item.lost = r.get<std::uint8_t>() != 0;
+    item.withheld = r.get<std::uint8_t>() != 0;
     p.items.push_back(item);
   }
   r.end();

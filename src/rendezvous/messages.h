@@ -77,7 +77,8 @@ struct Passed {
   struct Item {
     std::int32_t from = 0;
     std::uint32_t tag = 0;
-    bool lost = false;  ///< the receiver had no descriptor free for it, however often it was sent
+    bool lost = false;      ///< the receiver had no descriptor free for it, even for it alone
+    bool withheld = false;  ///< the sender had none to give
   };
   std::vector<Item> items;
 

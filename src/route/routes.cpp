@@ -1,12 +1,9 @@
 #include "route/routes.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
-
-#include "base/error.h"
 
 namespace ranklink {
 namespace {
@@ -51,13 +48,6 @@ void Routes::progress() {
   for (const int peer : streams_) routes_[static_cast<std::size_t>(peer)]->receive();
 }
 
-void Routes::lost(int peer) {
-  throw Error({.code = ErrorCode::connection_lost,
-               .rank = peer,
-               .cause = fmt::format("the stream to rank {} closed", peer),
-               .remedy = "look at the output of that rank, and at what lies between"});
-}
-
 // One turn of waiting for `peer`: the longer it has lasted, the more it leaves the processor alone.
 void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
   if (round < kSpins) {
@@ -65,7 +55,7 @@ void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
     return;
   }
   watch_.check(peer);
-  if (routes_[static_cast<std::size_t>(peer)]->closed()) lost(peer);
+  if (routes_[static_cast<std::size_t>(peer)]->closed()) watch_.lost(peer);
   if (deadline.passed()) watch_.late(peer, "its signal");
   if (round < kSpins + kYields) {
     ::sched_yield();

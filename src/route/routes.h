@@ -23,6 +23,8 @@ class Routes {
     std::function<void(int peer)> check;
     /// Ends a wait whose deadline has passed: throws the Error that says so.
     std::function<void(int peer, const char* awaited)> late;
+    /// The stream from `peer`, which is waited for, has closed: throws the Error that says why.
+    std::function<void(int peer)> lost;
   };
 
   /// `own` is this rank's segment, whose signals hold `sequence`, after which collectives are
@@ -48,7 +50,6 @@ class Routes {
 
  private:
   void progress();
-  [[noreturn]] static void lost(int peer);
   void idle(int peer, std::uint32_t seen, int round, Deadline deadline);
   void until_sent(int to, const std::function<bool()>& send, Deadline deadline);
 
