@@ -34,6 +34,7 @@ Bytes VerdictRow::encode() const {
   w.put(static_cast<std::uint32_t>(entries.size()));
   for (const Entry& entry : entries) {
     w.put(static_cast<std::int32_t>(entry.peer));
+    w.put(entry.linked);
     for (const Verdict* v : {&entry.to_peer, &entry.from_peer}) {
       w.put(v->yes);
       if (!v->yes) ranklink::encode(*v, w);
@@ -45,10 +46,11 @@ Bytes VerdictRow::encode() const {
 VerdictRow VerdictRow::decode(ByteView bytes) {
   Reader r(bytes);
   VerdictRow row;
-  const std::size_t count = r.count(6);
+  const std::size_t count = r.count(7);
   for (std::size_t i = 0; i < count; ++i) {
     Entry entry;
     entry.peer = r.get<std::int32_t>();
+    entry.linked = r.get<std::uint8_t>() != 0;
     for (Verdict* v : {&entry.to_peer, &entry.from_peer}) {
       if (r.get<std::uint8_t>() != 0) {
         v->yes = v->tried = true;
@@ -118,20 +120,24 @@ Bytes Coordinator::take_verdicts(const std::vector<Bytes>& rows) {
   VerdictMatrix matrix(ladder_[rung_], size_);
   std::vector<VerdictRow> decoded;
   for (const Bytes& row : rows) decoded.push_back(VerdictRow::decode(row));
-  // Both ends of a pair have seen something. On mapped memory the accessing rank knows why it could
-  // not; of a stream the receiving one does. The other's view counts where this one saw nothing wrong.
-  const bool owner_knows = !find_mechanism(ladder_[rung_]).maps;
-  for (const bool owners : {owner_knows, !owner_knows}) {
-    const bool first = owners == owner_knows;
+  // Both ends of a pair have seen something. What the accessing rank saw counts first, then what
+  // the other did; but a rank that didn't even get its end of a stream knows better than one whose
+  // stream was silent.
+  const bool streams = !find_mechanism(ladder_[rung_]).maps;
+  enum class View { accessing, other, without_stream };
+  for (const View view : {View::accessing, View::other, View::without_stream}) {
     for (int rank = 0; rank < size_; ++rank) {
       for (const VerdictRow::Entry& entry : decoded[static_cast<std::size_t>(rank)].entries) {
-        if (entry.peer < 0 || entry.peer >= size_ || entry.peer == rank) {
+        const int peer = entry.peer;
+        if (peer < 0 || peer >= size_ || peer == rank) {
           Reader::fail("a verdict on a rank that isn't there");
         }
-        const int from = owners ? entry.peer : rank;
-        const int to = owners ? rank : entry.peer;
-        const Verdict& verdict = owners ? entry.from_peer : entry.to_peer;
-        if (first || (matrix.yes(from, to) && !verdict.yes)) matrix.set(from, to, verdict);
+        if (view == View::accessing) matrix.set(rank, peer, entry.to_peer);
+        if (view == View::other && matrix.yes(peer, rank)) matrix.set(peer, rank, entry.from_peer);
+        if (view == View::without_stream && streams && !entry.linked) {
+          matrix.set(rank, peer, entry.to_peer);
+          matrix.set(peer, rank, entry.from_peer);
+        }
       }
     }
   }
@@ -150,13 +156,13 @@ Bytes Coordinator::agree(const std::vector<Bytes>& rows) {
     Digest digest;
     std::copy(bytes.begin(), bytes.end(), digest.begin());
     if (!equal(digest, digest_)) {
-      throw Error({.code = ErrorCode::digest_mismatch,
-                   .rank = static_cast<int>(rank),
-                   .step = "agree",
-                   .cause = fmt::format("it acknowledged decision {}.. where {}.. was decided",
-                                        to_hex(digest).substr(0, 16),
-                                        to_hex(digest_).substr(0, 16)),
-                   .remedy = "run the same build of ranklink on all ranks"});
+      throw Error(
+          {.code = ErrorCode::digest_mismatch,
+           .rank = static_cast<int>(rank),
+           .step = "agree",
+           .cause = fmt::format("it acknowledged decision {}.. where {}.. was decided",
+                                to_hex(digest).substr(0, 16), to_hex(digest_).substr(0, 16)),
+           .remedy = "run the same build of ranklink on all ranks"});
     }
   }
   commit.put(++epoch_);

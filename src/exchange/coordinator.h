@@ -25,8 +25,9 @@ struct Plan {
 struct VerdictRow {
   struct Entry {
     int peer = 0;
-    Verdict to_peer;    ///< this rank on the peer's memory
-    Verdict from_peer;  ///< the peer's access, as seen in this rank's own memory
+    Verdict to_peer;     ///< this rank on the peer's memory
+    Verdict from_peer;   ///< the peer's access, as seen in this rank's own memory
+    bool linked = true;  ///< this rank got hold of the peer's memory, or of its end of the stream
   };
   std::vector<Entry> entries;
 
@@ -38,7 +39,8 @@ struct VerdictRow {
 /// but for remembering earlier rounds of the same bring-up.
 class Coordinator {
  public:
-  /// Rounds: `inspect`, `try/verdicts` and `agree` are its own, of others the rows are given to all.
+  /// Rounds: `inspect`, `try/verdicts` and `agree` are its own, of others the rows are given to
+  /// all.
   Bytes operator()(std::string_view round, const std::vector<Bytes>& rows);
 
  private:

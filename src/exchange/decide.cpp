@@ -21,8 +21,8 @@ auto key_of(const Verdict& v) {
 // A matrix that holds one value everywhere travels as that value.
 template <typename T>
 void put_uniform_or_all(Writer& to, const std::vector<T>& values) {
-  const bool uniform = std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) ==
-                       values.end();
+  const bool uniform =
+      std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
   to.put(uniform);
   const std::size_t count = uniform ? std::min<std::size_t>(1, values.size()) : values.size();
   for (std::size_t i = 0; i < count; ++i) to.put(values[i]);
@@ -49,17 +49,16 @@ Error failure_of(const std::vector<VerdictMatrix>& verdicts, int from, int to,
                                  v.rank >= 0 ? fmt::format("at rank {}: ", v.rank) : "", v.cause));
   }
   const bool explicit_choice = setting != "auto" && setting != "none";
-  return Error({.code = explicit_choice ? ErrorCode::mechanism_unavailable : ErrorCode::no_route,
-                .rank = chief.rank >= 0 ? chief.rank : from,
-                .peer = chief.rank == to ? from : to,
-                .step = "agree",
-                .cause = fmt::format("rank {} can't reach the memory of rank {}{}: {}", from, to,
-                                     explicit_choice
-                                         ? fmt::format(" by {}, which was asked for", setting)
-                                         : "",
-                                     causes.empty() ? "nothing was tried"
-                                                    : fmt::format("{}", fmt::join(causes, "; "))),
-                .remedy = chief.remedy.empty() ? "set RANKLINK_MECHANISM=auto" : chief.remedy});
+  return Error(
+      {.code = explicit_choice ? ErrorCode::mechanism_unavailable : ErrorCode::no_route,
+       .rank = chief.rank >= 0 ? chief.rank : from,
+       .peer = chief.rank == to ? from : to,
+       .step = "agree",
+       .cause = fmt::format(
+           "rank {} can't reach the memory of rank {}{}: {}", from, to,
+           explicit_choice ? fmt::format(" by {}, which was asked for", setting) : "",
+           causes.empty() ? "nothing was tried" : fmt::format("{}", fmt::join(causes, "; "))),
+       .remedy = chief.remedy.empty() ? "set RANKLINK_MECHANISM=auto" : chief.remedy});
 }
 
 }  // namespace
@@ -207,9 +206,8 @@ Decision decide(int size, const std::vector<VerdictMatrix>& verdicts, const std:
         decision.routes.push_back(Decision::kSelf);
         continue;
       }
-      const auto best = std::find_if(verdicts.begin(), verdicts.end(), [&](const VerdictMatrix& m) {
-        return m.yes(from, to);
-      });
+      const auto best = std::find_if(verdicts.begin(), verdicts.end(),
+                                     [&](const VerdictMatrix& m) { return m.yes(from, to); });
       if (best == verdicts.end()) throw failure_of(verdicts, from, to, setting);
       decision.routes.push_back(static_cast<std::uint8_t>(best - verdicts.begin()));
     }

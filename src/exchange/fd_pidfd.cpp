@@ -33,33 +33,39 @@ std::optional<Verdict> propose(const Party& from, const Party& to) {
     no->tried = false;
   };
   if (from.facts.boot_id != to.facts.boot_id) {
-    refuse(from, fmt::format("ranks {} and {} are on different hosts ({}, {})", from.rank, to.rank,
-                             from.facts.hostname, to.facts.hostname),
+    refuse(from,
+           fmt::format("ranks {} and {} are on different hosts ({}, {})", from.rank, to.rank,
+                       from.facts.hostname, to.facts.hostname),
            "place the ranks on one host to share memory");
   } else if (from.facts.pidfd_getfd_errno == EPERM) {
     // EPERM on oneself can only come from a filter.
-    refuse(from, fmt::format("a seccomp filter refuses pidfd_getfd at rank {} (EPERM on itself, "
-                             "seccomp mode {})",
-                             from.rank, from.facts.seccomp_mode),
+    refuse(from,
+           fmt::format("a seccomp filter refuses pidfd_getfd at rank {} (EPERM on itself, "
+                       "seccomp mode {})",
+                       from.rank, from.facts.seccomp_mode),
            kAllow);
   } else if (from.facts.pidfd_getfd_errno != 0) {
-    refuse(from, fmt::format("pidfd_getfd doesn't work at rank {}: {}", from.rank,
-                             errno_text(from.facts.pidfd_getfd_errno)),
+    refuse(from,
+           fmt::format("pidfd_getfd doesn't work at rank {}: {}", from.rank,
+                       errno_text(from.facts.pidfd_getfd_errno)),
            "use Linux 5.6 or later and a seccomp profile that knows pidfd_getfd, or use fd+socket");
   } else if (const bool relayed = from.member.local && to.member.local; relayed) {
     if (to.facts.pidfd_open_errno != 0) {
-      refuse(to, fmt::format("pidfd_open doesn't work at rank {}: {}", to.rank,
-                             errno_text(to.facts.pidfd_open_errno)),
+      refuse(to,
+             fmt::format("pidfd_open doesn't work at rank {}: {}", to.rank,
+                         errno_text(to.facts.pidfd_open_errno)),
              kAllow);
     }
   } else if (!same_pid_namespace(from.facts, to.facts)) {
-    refuse(from, fmt::format("rank {} is in another pid namespace than rank {}, and nothing passes "
-                             "descriptors between them",
-                             to.rank, from.rank),
+    refuse(from,
+           fmt::format("rank {} is in another pid namespace than rank {}, and nothing passes "
+                       "descriptors between them",
+                       to.rank, from.rank),
            "share the pid namespace (--pid), or start the ranks with `ranklink run`");
   } else if (from.facts.pidfd_open_errno != 0) {
-    refuse(from, fmt::format("pidfd_open doesn't work at rank {}: {}", from.rank,
-                             errno_text(from.facts.pidfd_open_errno)),
+    refuse(from,
+           fmt::format("pidfd_open doesn't work at rank {}: {}", from.rank,
+                       errno_text(from.facts.pidfd_open_errno)),
            kAllow);
   }
   return no;
@@ -83,9 +89,9 @@ Verdict explain_refusal(const Party& from, const Party& to, int error) {
                                    : "sysctl kernel.yama.ptrace_scope=0, or use fd+socket");
   }
   if (mine.namespaces[kUserNamespace] != other.namespaces[kUserNamespace]) {
-    return no(fmt::format("rank {} is in another user namespace, which is not below this one",
-                          to.rank),
-              "put both into one user namespace, or use fd+socket");
+    return no(
+        fmt::format("rank {} is in another user namespace, which is not below this one", to.rank),
+        "put both into one user namespace, or use fd+socket");
   }
   if (mine.uid != other.uid) {
     return no(fmt::format("rank {} runs as uid {}, this one as {}", to.rank, other.uid, mine.uid),

@@ -1,5 +1,5 @@
-// fd+socket: each rank sends the descriptor of its memory over a Unix socket. It needs no permission
-// over the peer's process, and works across all kinds of namespace.
+// fd+socket: each rank sends the descriptor of its memory over a Unix socket. It needs no
+// permission over the peer's process, and works across all kinds of namespace.
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -111,8 +111,8 @@ void by_pair_sockets(Surroundings& around, const Offer& offer, std::set<int> imp
         attempts[*it].no = no_verdict(around.rank(), "the peer closed the connection",
                                       "look at the output of that rank");
       } else {
-        attempts[*it] = import(around, offer, *it,
-                               frame->fds.empty() ? Fd() : std::move(frame->fds.front()));
+        attempts[*it] =
+            import(around, offer, *it, frame->fds.empty() ? Fd() : std::move(frame->fds.front()));
       }
       it = importing.erase(it);
     }

@@ -30,8 +30,7 @@ Offer make_offer(Surroundings& around, const Memory& memory, Deadline deadline) 
   Writer row;
   around.device.handle(memory).encode(row);
   row.put(static_cast<std::int32_t>(around.device.export_fd(memory)));
-  const Bytes all =
-      around.client.submit(around.client.step() + "/offer", row.take(), deadline);
+  const Bytes all = around.client.submit(around.client.step() + "/offer", row.take(), deadline);
   Offer offer{.memory = &memory, .handles = {}, .fd_numbers = {}};
   Reader reader(all);
   for (const Bytes& bytes : split_rows(reader, around.size())) {

@@ -24,9 +24,9 @@ struct Surroundings {
   Device& device;
   Meeting& meeting;
   std::vector<Introduction> ranks;
-  bool all_local = true;               ///< the rendezvous can pass descriptors between all ranks
-  std::map<int, Met> pair_sockets;     ///< to those that it can't pass descriptors to
-  std::uint32_t trial = 0;             ///< counts trials; also the tag of what they send
+  bool all_local = true;            ///< the rendezvous can pass descriptors between all ranks
+  std::map<int, Met> pair_sockets;  ///< to those that it can't pass descriptors to
+  std::uint32_t trial = 0;          ///< counts trials; also the tag of what they send
 
   int rank() const { return client.rank(); }
   int size() const { return client.size(); }
@@ -35,16 +35,14 @@ struct Surroundings {
     return {r, ranks[i].facts, client.seating().members[i]};
   }
   /// Whether the rendezvous can pass descriptors between this rank and `peer`.
-  bool relayed(int peer) const {
-    return party(rank()).member.local && party(peer).member.local;
-  }
+  bool relayed(int peer) const { return party(rank()).member.local && party(peer).member.local; }
 };
 
 /// Memory of this rank as it is offered to the others, and theirs as offered to it.
 struct Offer {
   const Memory* memory = nullptr;
-  std::vector<Handle> handles;          ///< of every rank's memory
-  std::vector<std::int32_t> fd_numbers; ///< of the descriptor behind it, in its owner's process
+  std::vector<Handle> handles;           ///< of every rank's memory
+  std::vector<std::int32_t> fd_numbers;  ///< of the descriptor behind it, in its owner's process
 };
 
 /// Exchanges handles. All ranks call it together.

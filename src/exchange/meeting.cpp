@@ -96,8 +96,8 @@ Met Meeting::call(int peer, const Introduction& who, Reach reach, Deadline deadl
   return met;
 }
 
-std::map<int, Met> Meeting::meet(const std::vector<Introduction>& ranks,
-                                 const std::set<int>& peers, Reach reach, Deadline deadline) {
+std::map<int, Met> Meeting::meet(const std::vector<Introduction>& ranks, const std::set<int>& peers,
+                                 Reach reach, Deadline deadline) {
   ++tag_;
   std::map<int, Met> met;
   Writer reached;
@@ -141,9 +141,9 @@ std::map<int, Met> Meeting::meet(const std::vector<Introduction>& ranks,
       client_.check();
       if (auto frame = mine.connection->receive()) {
         Reader proof_reader(frame->payload);
-        answered = frame->type == FrameType::meet_ack &&
-                   equal(read_array<Digest>(proof_reader),
-                         proof("ranklink answer", client_.rank(), peer));
+        answered =
+            frame->type == FrameType::meet_ack &&
+            equal(read_array<Digest>(proof_reader), proof("ranklink answer", client_.rank(), peer));
         if (!answered) break;
       } else {
         wait_for(mine.connection->fd(), POLLIN, deadline, kSlice);
@@ -165,12 +165,12 @@ void Meeting::answer(std::set<int> expected, std::map<int, Met>& met, Deadline d
   while (!expected.empty()) {
     client_.check();
     if (deadline.passed()) {
-      throw Error({.code = ErrorCode::ranks_missing,
-                   .rank = *expected.begin(),
-                   .step = client_.step(),
-                   .cause = fmt::format("its connection to rank {} has not arrived",
-                                        client_.rank()),
-                   .remedy = "check that nothing between the ranks drops connections"});
+      throw Error(
+          {.code = ErrorCode::ranks_missing,
+           .rank = *expected.begin(),
+           .step = client_.step(),
+           .cause = fmt::format("its connection to rank {} has not arrived", client_.rank()),
+           .remedy = "check that nothing between the ranks drops connections"});
     }
     std::vector<pollfd> polls;
     for (const Fd& listener : listening_.listeners) polls.push_back({listener.get(), POLLIN, 0});

@@ -61,11 +61,11 @@ class Trial {
     for (std::size_t place = 0; place < kPlaces; ++place) {
       const std::size_t offset = slot_offset(theirs, around_.size(), place, me);
       std::byte* slot = theirs.data() + offset;
-      if (const auto wrong = check_pattern(key(peer, me, kLoadAccess), offset,
-                                           {slot, kPatternBytes})) {
-        return no_verdict(me, fmt::format("what is mapped is not the memory of rank {}: {}", peer,
-                                          *wrong),
-                          kWrongMemory);
+      if (const auto wrong =
+              check_pattern(key(peer, me, kLoadAccess), offset, {slot, kPatternBytes})) {
+        return no_verdict(
+            me, fmt::format("what is mapped is not the memory of rank {}: {}", peer, *wrong),
+            kWrongMemory);
       }
       const PatternKey store = key(me, peer, kStoreAccess);
       write_pattern(store, offset + kPatternBytes, {slot + kPatternBytes, kPatternBytes});
@@ -82,16 +82,18 @@ class Trial {
       const std::size_t offset = slot_offset(own, around_.size(), place, peer);
       std::byte* slot = own.data() + offset;
       if (signal_at(slot).load(std::memory_order_acquire) != pattern_signal(store)) {
-        return no_verdict(me, fmt::format("a signal that rank {} set did not arrive in the memory "
-                                          "of rank {}",
-                                          peer, me),
+        return no_verdict(me,
+                          fmt::format("a signal that rank {} set did not arrive in the memory "
+                                      "of rank {}",
+                                      peer, me),
                           kWrongMemory);
       }
-      if (const auto wrong = check_pattern(store, offset + kPatternBytes,
-                                           {slot + kPatternBytes, kPatternBytes})) {
-        return no_verdict(me, fmt::format("what rank {} stored did not arrive in the memory of rank "
-                                          "{}: {}",
-                                          peer, me, *wrong),
+      if (const auto wrong =
+              check_pattern(store, offset + kPatternBytes, {slot + kPatternBytes, kPatternBytes})) {
+        return no_verdict(me,
+                          fmt::format("what rank {} stored did not arrive in the memory of rank "
+                                      "{}: {}",
+                                      peer, me, *wrong),
                           kWrongMemory);
       }
     }
@@ -117,13 +119,13 @@ class Trial {
       around_.client.check();
       std::size_t received = 0;
       bool dropped = false;
-      const Io io = receive_some(stream.get(), std::span(bytes).subspan(filled), fds, received,
-                                 dropped);
+      const Io io =
+          receive_some(stream.get(), std::span(bytes).subspan(filled), fds, received, dropped);
       filled += received;
       if (io == Io::closed || deadline.passed()) {
         return no_verdict(around_.rank(),
-                          fmt::format("the stream from rank {} {} before its pattern had come", peer,
-                                      io == Io::closed ? "closed" : "was silent"),
+                          fmt::format("the stream from rank {} {} before its pattern had come",
+                                      peer, io == Io::closed ? "closed" : "was silent"),
                           "look at the output of that rank, and at what lies between them");
       }
       if (io == Io::would_block) wait_for(stream.get(), POLLIN, deadline, kSlice);
@@ -174,7 +176,9 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
     Attempt& attempt = found->second;
     if (attempt.no) {
       entry.to_peer = *attempt.no;
-      if (!mechanism.maps) entry.from_peer = *attempt.no;  // a stream that isn't there serves nobody
+      entry.linked = false;
+      if (!mechanism.maps)
+        entry.from_peer = *attempt.no;  // a stream that isn't there serves nobody
     } else {
       entry.to_peer = mechanism.maps ? trial.access(*attempt.link.memory, entry.peer)
                                      : trial.send(attempt.link.stream, entry.peer);
@@ -188,7 +192,8 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
                found != attempts.end() && !found->second.no) {
       entry.from_peer = trial.received(found->second.link.stream, entry.peer, deadline);
     }
-    if (const auto found = attempts.find(entry.peer); found != attempts.end() && !found->second.no) {
+    if (const auto found = attempts.find(entry.peer);
+        found != attempts.end() && !found->second.no) {
       links[entry.peer] = std::move(found->second.link);
     }
   }
