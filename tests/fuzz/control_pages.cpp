@@ -1,0 +1,38 @@
+// The control page, on which a peer may have written anything.
+
+#include <cstring>
+
+#include "driver/driver.h"
+#include "rendezvous/control_page.h"
+
+namespace ranklink {
+
+void fuzz(ByteView input) {
+  constexpr int kSize = 2;
+  const ControlPage page = ControlPage::create(kSize);
+  const Mapping raw(page.fd(), 8192);
+  constexpr std::size_t kFixed = 12;  // magic and size, which are checked when it is opened
+  std::memcpy(raw.data() + kFixed, input.data(), std::min(input.size(), raw.size() - kFixed));
+  for (int rank = 0; rank < kSize; ++rank) {
+    require(page.step(rank).size() < 128);
+    page.died(rank);
+    page.state(rank);
+    page.doorbell_value(rank);
+  }
+  page.failure();
+}
+
+std::vector<Bytes> seeds() {
+  ControlPage page = ControlPage::create(2);
+  page.set_step(1, "all_reduce");
+  page.begin_operation(1, 3);
+  page.publish_failure(1, Error({.code = ErrorCode::rank_failed,
+                                 .rank = 1,
+                                 .step = "try",
+                                 .cause = "out of luck",
+                                 .remedy = "have some"}));
+  const Mapping raw(page.fd(), 8192);
+  return {Bytes(raw.data() + 12, raw.data() + 4096)};
+}
+
+}  // namespace ranklink
