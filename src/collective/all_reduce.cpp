@@ -20,8 +20,8 @@ void all_reduce_sum(Routes& routes, std::span<float> data, Deadline deadline) {
   do {
     const std::span<float> now = data.first(std::min(block, data.size()));
     data = data.subspan(now.size());
-    const std::size_t part = (now.size() + static_cast<std::size_t>(size) - 1) /
-                             static_cast<std::size_t>(size);
+    const std::size_t part =
+        (now.size() + static_cast<std::size_t>(size) - 1) / static_cast<std::size_t>(size);
     const auto part_of = [&](int rank) {
       const std::size_t begin = std::min(now.size(), part * static_cast<std::size_t>(rank));
       return now.subspan(begin, std::min(part, now.size() - begin));
@@ -29,7 +29,7 @@ void all_reduce_sum(Routes& routes, std::span<float> data, Deadline deadline) {
     const auto from_inbox = [&](int peer, Channel channel) {
       return reinterpret_cast<const float*>(routes.inbox(peer, channel));
     };
-    const std::uint32_t sequence = routes.next_sequence();
+    const std::uint32_t sequence = routes.next_sequence(Channel::scatter);
 
     // Starting behind oneself spreads the load: not all ranks write to rank 0 first.
     for (int i = 1; i < size; ++i) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 
@@ -13,10 +12,6 @@ namespace {
 constexpr std::size_t kMaxBook = 60'000;
 constexpr std::size_t kMaxVerdictText = 2048;
 constexpr std::size_t kMaxMechanisms = 16;
-
-auto key_of(const Verdict& v) {
-  return std::tie(v.mechanism, v.yes, v.tried, v.rank, v.cause, v.remedy);
-}
 
 // A matrix that holds one value everywhere travels as that value.
 template <typename T>
@@ -92,11 +87,18 @@ VerdictMatrix::VerdictMatrix(std::string mechanism, int size)
 
 std::uint16_t VerdictMatrix::id_of(const Verdict& verdict) {
   if (verdict.yes) return kYes;
-  for (std::size_t id = 2; id < book_.size(); ++id) {
-    if (key_of(book_[id]) == key_of(verdict)) return static_cast<std::uint16_t>(id);
+  Writer key;
+  ranklink::encode(verdict, key);
+  const auto [entry, added] =
+      known_.try_emplace(key.take(), static_cast<std::uint16_t>(book_.size()));
+  if (added) {
+    if (book_.size() >= kMaxBook) {
+      known_.erase(entry);
+      return kUntried;  // more reasons than anybody reads
+    }
+    book_.push_back(verdict);
   }
-  if (book_.size() < kMaxBook) book_.push_back(verdict);
-  return static_cast<std::uint16_t>(book_.size() - 1);
+  return entry->second;
 }
 
 void VerdictMatrix::set(int from, int to, const Verdict& verdict) {

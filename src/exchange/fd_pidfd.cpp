@@ -34,8 +34,8 @@ std::optional<Verdict> propose(const Party& from, const Party& to) {
   };
   if (from.facts.boot_id != to.facts.boot_id) {
     refuse(from,
-           fmt::format("ranks {} and {} are on different hosts ({}, {})", from.rank, to.rank,
-                       from.facts.hostname, to.facts.hostname),
+           fmt::format("the ranks are on different hosts ({}, {})", from.facts.hostname,
+                       to.facts.hostname),
            "place the ranks on one host to share memory");
   } else if (from.facts.pidfd_getfd_errno == EPERM) {
     // EPERM on oneself can only come from a filter.

@@ -15,8 +15,8 @@ constexpr Milliseconds kSlice{20};
 std::optional<Verdict> propose(const Party& from, const Party& to) {
   if (from.facts.boot_id == to.facts.boot_id || from.facts.boot_id.empty()) return std::nullopt;
   Verdict no = no_verdict(from.rank,
-                          fmt::format("ranks {} and {} are on different hosts ({}, {})", from.rank,
-                                      to.rank, from.facts.hostname, to.facts.hostname),
+                          fmt::format("the ranks are on different hosts ({}, {})",
+                                      from.facts.hostname, to.facts.hostname),
                           "place the ranks on one host to share memory");
   no.tried = false;
   return no;

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kMaxAddresses = 6;
 constexpr Milliseconds kPatience{3000};  // with an address that drops what it is sent
 constexpr Milliseconds kSlice{20};
+constexpr std::size_t kMaxStrangers = 64;
 
 bool is_file(const std::string& endpoint) { return endpoint.starts_with("unix://"); }
 
@@ -53,8 +54,7 @@ void Meeting::listen(const std::string& socket_directory) {
       log(LogLevel::info, "no socket file in {}: {}", directory, error.what());
     }
   }
-  const std::string& mine =
-      client_.seating().members[static_cast<std::size_t>(client_.rank())].address;
+  const std::string mine = local_ip(client_.fd());
   try {
     if (!mine.empty()) {
       add_tcp_listener(listening_, mine, {mine});
@@ -177,8 +177,14 @@ void Meeting::answer(std::set<int> expected, std::map<int, Met>& met, Deadline d
     for (const Caller& caller : callers) polls.push_back({caller.connection.fd(), POLLIN, 0});
     ::poll(polls.data(), polls.size(), deadline.poll_ms(kSlice));
     for (const Fd& listener : listening_.listeners) {
-      while (Fd fd = accept_one(listener.get())) {
-        callers.push_back({FrameConnection(std::move(fd)), Deadline::after(kPatience)});
+      try {
+        while (callers.size() < expected.size() + kMaxStrangers) {
+          Fd fd = accept_one(listener.get());
+          if (!fd) break;
+          callers.push_back({FrameConnection(std::move(fd)), Deadline::after(kPatience)});
+        }
+      } catch (const Error& error) {  // at the limit of open files: when strangers have gone, again
+        log(LogLevel::info, "a connection waits: {}", error.cause());
       }
     }
     for (auto caller = callers.begin(); caller != callers.end();) {

@@ -15,10 +15,18 @@ Attempts connect(Surroundings& around, const Offer&, const std::set<int>& import
   std::set<int> brokered;
   std::set<int> met_peers;
   for (const int peer : importing) (around.relayed(peer) ? brokered : met_peers).insert(peer);
-  if (!brokered.empty()) {
-    around.client.broker(around.trial, {brokered.begin(), brokered.end()});
+  // The rendezvous holds both ends of each stream for a moment, so all ranks ask for a few at a
+  // time, in an order in which both ends of a pair ask together: by their distance.
+  const int size = around.size();
+  for (int distance = 1; distance <= size / 2; ++distance) {
+    std::set<int> now;
+    for (const int peer : {around.rank() + distance, around.rank() - distance + size}) {
+      if (brokered.contains(peer % size)) now.insert(peer % size);
+    }
+    if (now.empty()) continue;
+    around.client.broker(around.trial, {now.begin(), now.end()});
     around.client.collect(
-        around.trial, brokered,
+        around.trial, now,
         [&](int peer, Fd fd, bool) {
           if (fd) {
             attempts[peer].link = {.memory = nullptr, .stream = std::move(fd), .how = "brokered"};

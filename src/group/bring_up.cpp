@@ -76,8 +76,14 @@ void BringUp::step(const char* name, void (BringUp::*body)()) {
       if (p.rank < 0) p.rank = rank_;
       if (p.step.empty()) p.step = name;
     });
-    if (client) client->fail(full);
-    throw full;
+    throw client ? client->fail(full) : full;
+  } catch (const std::exception& error) {
+    const Error full({.code = ErrorCode::rank_failed,
+                      .rank = rank_,
+                      .step = name,
+                      .cause = error.what(),
+                      .remedy = "look at what this process may use: memory, threads, processes"});
+    throw client ? client->fail(full) : full;
   }
 }
 
@@ -105,6 +111,8 @@ void BringUp::join() {
   group_->client = std::make_unique<Client>(std::move(joined.connection), joined.secret, claim);
   Client& client = *group_->client;
   client.take_seat(deadline_);
+  // All have come, so nobody needs the rendezvous's files any more.
+  if (group_->hosted) group_->hosted->listening = Listening();
   group_->meeting = std::make_unique<Meeting>(client, joined.secret);
 }
 
@@ -155,8 +163,8 @@ void BringUp::propose() {
   Surroundings& around = *group_->around;
   const std::size_t bytes =
       std::max(SegmentLayout(around.size()).bytes(), trial_bytes(around.size()));
-  group_->segment = group_->device->allocate(
-      fmt::format("ranklink-segment-{}", around.rank()), bytes);
+  group_->segment =
+      group_->device->allocate(fmt::format("ranklink-segment-{}", around.rank()), bytes);
   offer_ = make_offer(around, *group_->segment, deadline_);
   if (around.all_local) return;
   std::set<int> peers;
@@ -168,8 +176,8 @@ void BringUp::propose() {
   share_page();
 }
 
-// A rank that came by TCP has no control page yet: it gets the one of the lowest rank that it shares
-// a directory with. Who that is all ranks know, so it takes no asking.
+// A rank that came by TCP has no control page yet: it gets the one of the lowest rank that it
+// shares a directory with. Who that is all ranks know, so it takes no asking.
 void BringUp::share_page() {
   Surroundings& around = *group_->around;
   const auto& reached = around.meeting.reached_by_file();
@@ -274,7 +282,7 @@ void BringUp::build_routes() {
   Group::Impl* group = group_.get();
   group_->routes = std::make_unique<Routes>(
       me, around.size(), own, std::move(routes), around.client.page(),
-      Routes::Watch{.check = [group](int peer) { group->check_peer(peer); },
+      Routes::Watch{.check = [group](int peer, bool open) { group->check_peer(peer, open); },
                     .late = [group](int peer, const char* what) { group->late(peer, what); },
                     .lost = [group](int peer) { group->lost(peer); }});
 }

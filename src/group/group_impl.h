@@ -50,7 +50,7 @@ class Group::Impl {
   void operate(const char* name, const std::function<void(Deadline)>& body);
 
   /// For Routes: throws if the job has failed or the peer that is waited for is gone.
-  void check_peer(int peer);
+  void check_peer(int peer, bool stream_open);
   [[noreturn]] void late(int peer, const char* awaited);
   [[noreturn]] void lost(int peer);
 

@@ -89,6 +89,7 @@ Joined by_store(const Options& options, int rank, Deadline deadline) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (rank == 0) take_hosted(MeetingPoint::decode(id.bytes).secret);  // nobody will come
     throw Error({.code = ErrorCode::rendezvous_unreachable,
                  .rank = rank,
                  .step = "join",
@@ -115,9 +116,8 @@ Secret need_secret(const Settings& settings, const std::string& where) {
 Joined by_launcher(const Settings& settings, Deadline deadline) {
   static std::once_flag used;
   Fd socket;
-  std::call_once(used, [&] {
-    socket.reset(std::atoi(settings.value("RANKLINK_LAUNCHER_FD").c_str()));
-  });
+  std::call_once(used,
+                 [&] { socket.reset(std::atoi(settings.value("RANKLINK_LAUNCHER_FD").c_str())); });
   struct stat status {};
   if (!socket || ::fstat(socket.get(), &status) != 0 || !S_ISSOCK(status.st_mode)) {
     socket.release();
@@ -134,13 +134,30 @@ Joined by_launcher(const Settings& settings, Deadline deadline) {
   return {shake_hands(std::move(socket), secret, deadline), secret, true, nullptr};
 }
 
+// A socket file at which nobody listens was left by a rank 0 that was killed.
+Fd listen_or_take_over(const std::string& endpoint) {
+  try {
+    return listen_endpoint(endpoint);
+  } catch (const Error&) {
+    if (!endpoint.starts_with("unix://")) throw;
+    try {
+      connect_endpoint(endpoint, Deadline::after(Milliseconds(1000)));
+    } catch (const Error& silent) {
+      if (silent.cause().find("ECONNREFUSED") == std::string::npos) throw;
+      ::unlink(endpoint.substr(7).c_str());
+      return listen_endpoint(endpoint);
+    }
+    throw;
+  }
+}
+
 Joined by_endpoint(const std::string& endpoint, const Settings& settings, const Place& place,
                    Deadline deadline) {
   const Secret secret = need_secret(settings, endpoint);
   std::shared_ptr<HostedServer> hosted;
   if (place.rank == 0) {
     hosted = std::make_shared<HostedServer>();
-    hosted->listening.listeners.push_back(listen_endpoint(endpoint));
+    hosted->listening.listeners.push_back(listen_or_take_over(endpoint));
     if (endpoint.starts_with("unix://")) hosted->listening.files.push_back(endpoint.substr(7));
     hosted->server = start_server(std::move(hosted->listening.listeners), secret, place.size);
   }
@@ -170,8 +187,8 @@ Joined by_directory(const std::string& directory, const Settings& settings, cons
     if (!secret_known) secret = point.secret;
     point.secret = secret_known ? Secret() : secret;
     const Facts facts = inspect_process();
-    write_meeting_file(directory, {facts.boot_id, facts.hostname, facts.pid, facts.start_time,
-                                   point});
+    write_meeting_file(directory,
+                       {facts.boot_id, facts.hostname, facts.pid, facts.start_time, point});
     hosted->listening = std::move(listening);
     hosted->listening.files.push_back(meeting_file_path(directory));
     hosted->server = start_server(std::move(hosted->listening.listeners), secret, place.size);
@@ -212,8 +229,7 @@ UniqueId make_unique_id() {
   settings.read_environment(environ);
   auto [listening, point] = open_meeting_point(settings.value("RANKLINK_SOCKET_DIR"));
   hosted->listening = std::move(listening);
-  hosted->server =
-      start_server(std::move(hosted->listening.listeners), point.secret, std::nullopt);
+  hosted->server = start_server(std::move(hosted->listening.listeners), point.secret, std::nullopt);
   UniqueId id;
   const Bytes bytes = point.encode(id.bytes.size());
   std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
@@ -272,8 +288,9 @@ Joined find_rendezvous(const Options& options, const Settings& settings, const P
   throw Error({.code = ErrorCode::no_rendezvous,
                .rank = place.rank,
                .step = "join",
-               .cause = "neither a launcher, nor a unique id, nor a store, nor RANKLINK_RENDEZVOUS, "
-                        "nor MASTER_ADDR and MASTER_PORT say where the ranks meet",
+               .cause =
+                   "neither a launcher, nor a unique id, nor a store, nor RANKLINK_RENDEZVOUS, "
+                   "nor MASTER_ADDR and MASTER_PORT say where the ranks meet",
                .remedy = "start the program with `ranklink run -n N -- PROGRAM`, or set "
                          "RANKLINK_RENDEZVOUS=tcp://HOST:PORT on all ranks"});
 }

@@ -50,8 +50,8 @@ struct Place {
 Place find_place(const Options& options);
 
 /// Finds the rendezvous, in this order: the options' unique id or store, the launcher, the setting
-/// RANKLINK_RENDEZVOUS, MASTER_ADDR and MASTER_PORT; opens it where that is rank 0's part; connects,
-/// and proves the secret.
+/// RANKLINK_RENDEZVOUS, MASTER_ADDR and MASTER_PORT; opens it where that is rank 0's part;
+/// connects, and proves the secret.
 Joined find_rendezvous(const Options& options, const Settings& settings, const Place& place,
                        Deadline deadline);
 

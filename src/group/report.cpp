@@ -68,8 +68,8 @@ void warn_of_slow_routes(const Group::Impl& group) {
       for (const VerdictMatrix& matrix : decision.verdicts) {
         const Verdict& verdict = matrix.at(from, to);
         if (verdict.yes || verdict.cause.empty()) continue;
-        first += fmt::format(" ({}: {}; remedy: {})", verdict.mechanism, verdict.cause,
-                             verdict.remedy);
+        first +=
+            fmt::format(" ({}: {}; remedy: {})", verdict.mechanism, verdict.cause, verdict.remedy);
         break;
       }
     }
@@ -126,7 +126,8 @@ std::string Report::to_json() const {
   for (const SettingReport& s : settings) {
     settings_json.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
   }
-  return document.dump();
+  // Names of hosts and files need not be UTF-8.
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace ranklink

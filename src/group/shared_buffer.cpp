@@ -18,15 +18,39 @@ std::span<std::byte> SharedBuffer::local() const { return {impl_->own->data(), i
 std::span<std::byte> SharedBuffer::peer(int rank) const {
   if (rank == impl_->rank) return local();
   if (rank < 0 || static_cast<std::size_t>(rank) >= impl_->peers.size()) {
-    throw Error({.code = ErrorCode::bad_argument,
-                 .cause = fmt::format("there is no rank {} in a group of {}", rank,
-                                      impl_->peers.size()),
-                 .remedy = "use a rank from 0 to size - 1"});
+    throw Error(
+        {.code = ErrorCode::bad_argument,
+         .cause = fmt::format("there is no rank {} in a group of {}", rank, impl_->peers.size()),
+         .remedy = "use a rank from 0 to size - 1"});
   }
   const auto& memory = impl_->peers[static_cast<std::size_t>(rank)];
   if (!memory) return {};
   return {memory->data(), impl_->size};
 }
+
+namespace {
+
+// All ranks find the same one to blame: the first that differs from rank 0.
+void need_same_size(Surroundings& around, std::size_t size, Deadline deadline) {
+  Writer row;
+  row.put(static_cast<std::uint64_t>(size));
+  const Bytes all = around.client.submit(around.client.step() + "/size", row.take(), deadline);
+  Reader reader(all);
+  const auto rows = split_rows(reader, around.size());
+  const auto size_of = [&](int rank) {
+    return Reader(rows[static_cast<std::size_t>(rank)]).get<std::uint64_t>();
+  };
+  for (int rank = 1; rank < around.size(); ++rank) {
+    if (size_of(rank) == size_of(0)) continue;
+    throw Error({.code = ErrorCode::bad_argument,
+                 .rank = rank,
+                 .cause = fmt::format("it asks for a shared buffer of {} bytes, rank 0 for {}",
+                                      size_of(rank), size_of(0)),
+                 .remedy = "give the same size on all ranks"});
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t size,
                                                  Deadline deadline) {
@@ -42,16 +66,8 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
   buffer->peers.resize(static_cast<std::size_t>(around.size()));
   const std::size_t bytes = std::max(size, trial_bytes(around.size()));
   buffer->own = group.device->allocate(fmt::format("ranklink-buffer-{}", around.rank()), bytes);
+  need_same_size(around, size, deadline);
   const Offer offer = make_offer(around, *buffer->own, deadline);
-  for (int peer = 0; peer < around.size(); ++peer) {
-    if (offer.handles[static_cast<std::size_t>(peer)].size != bytes) {
-      throw Error({.code = ErrorCode::bad_argument,
-                   .rank = peer,
-                   .cause = fmt::format("it asks for a shared buffer of another size than rank {}",
-                                        around.rank()),
-                   .remedy = "give the same size on all ranks"});
-    }
-  }
   // Only what the group agreed on is used: no rank decides alone on something else.
   const Decision& decision = group.decision;
   for (const VerdictMatrix& matrix : decision.verdicts) {

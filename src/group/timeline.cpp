@@ -61,9 +61,8 @@ std::vector<StepReport> Timeline::decode(Reader& from, int rank) {
 
 void rebase(std::vector<StepReport>& steps) {
   if (steps.empty()) return;
-  const auto first = std::min_element(steps.begin(), steps.end(), [](auto& a, auto& b) {
-    return a.start_ms < b.start_ms;
-  });
+  const auto first = std::min_element(steps.begin(), steps.end(),
+                                      [](auto& a, auto& b) { return a.start_ms < b.start_ms; });
   const double origin = first->start_ms;
   for (StepReport& step : steps) {
     step.start_ms -= origin;

@@ -33,11 +33,13 @@ FrameConnection shake_hands(Fd fd, const Secret& secret, Deadline deadline) {
     for (;;) {
       if (auto frame = connection.receive()) {
         if (frame->type == FrameType::refusal) {
-          Reader reason(frame->payload);
-          throw Error({.code = ErrorCode::secret_mismatch,
+          Reader reader(frame->payload);
+          const bool secret_wrong = reader.get<std::uint8_t>() != 0;
+          const std::string reason = reader.text(256);
+          throw Error({.code = secret_wrong ? ErrorCode::secret_mismatch
+                                            : ErrorCode::rendezvous_unreachable,
                        .step = "join",
-                       .cause = fmt::format("the rendezvous refused this process: {}",
-                                            reason.text(256)),
+                       .cause = fmt::format("the rendezvous refused this process: {}", reason),
                        .remedy = "give all ranks of the job the same secret (RANKLINK_SECRET), and "
                                  "each job a rendezvous of its own"});
         }
@@ -149,10 +151,23 @@ void Client::broker(std::uint32_t tag, const std::vector<int>& peers) {
   connection_.send(FrameType::broker, Posting{tag, {peers.begin(), peers.end()}}.encode());
 }
 
-void Client::collect(std::uint32_t tag, std::set<int> peers, const Take& take,
-                     Deadline deadline) {
+void Client::collect(std::uint32_t tag, std::set<int> peers, const Take& take, Deadline deadline) {
   while (!peers.empty()) {
     if (passed_.empty()) {
+      if (deadline.passed()) {
+        throw Error(
+            {.code = ErrorCode::ranks_missing,
+             .rank = *peers.begin(),
+             .step = step_,
+             .cause = fmt::format("no descriptor came from {} ranks before the deadline: {}",
+                                  peers.size(), fmt::join(peers, ", ")),
+             .remedy = "look at what these ranks do, or give them more time "
+                       "(RANKLINK_JOIN_TIMEOUT)"});
+      }
+      if (!wait_for(connection_.fd(), POLLIN, deadline, kSlice)) {
+        check();
+        continue;
+      }
       Frame frame = next_frame(deadline, "descriptors of peers");
       if (!dispatch(frame)) Reader::fail("an unexpected frame instead of descriptors");
       continue;
@@ -176,12 +191,19 @@ void Client::collect(std::uint32_t tag, std::set<int> peers, const Take& take,
   }
 }
 
-void Client::fail(const Error& error) {
-  if (page_) page_->publish_failure(rank(), error);
-  Writer bytes;
-  encode(error, bytes);
-  connection_.send(FrameType::fail, bytes.take());
+Error Client::fail(const Error& error) {
+  // What this rank was itself doing is its own affair.
+  const Error published = with(error, [](Error::Parts& p) { p.context.clear(); });
   failure_ = error;
+  if (page_ && !page_->publish_failure(rank(), published)) {
+    if (const auto won = page_->failure()) {
+      failure_ = with(*won, [&](Error::Parts& p) { p.context = error.context(); });
+    }
+  }
+  Writer bytes;
+  encode(published, bytes);
+  connection_.send(FrameType::fail, bytes.take());
+  return *failure_;
 }
 
 void Client::leave() {
@@ -194,16 +216,12 @@ void Client::leave() {
     connection_.send(FrameType::goodbye);
   }
   // What is still queued gets a moment to go out; a server that doesn't read it loses it.
-  const Deadline patience = Deadline::after(Milliseconds(200));
-  while (connection_.wants_write() && wait_for(connection_.fd(), POLLOUT, patience)) {
-    connection_.flush();
-  }
+  connection_.flush_until(Deadline::after(Milliseconds(200)));
   beacon_.reset();
 }
 
 bool Client::has_left(int other) const {
-  return peers_left_.contains(other) ||
-         (page_ && page_->state(other) == ControlPage::State::left);
+  return peers_left_.contains(other) || (page_ && page_->state(other) == ControlPage::State::left);
 }
 
 int Client::fd() const { return connection_.closed() ? -1 : connection_.fd(); }
@@ -245,14 +263,15 @@ Frame Client::next_frame(Deadline deadline, const char* awaited) {
       if (const auto failure = page_->failure()) throw_failure(*failure);
     }
     if (patience.passed()) {
-      throw Error({.code = ErrorCode::rendezvous_lost,
-                   .rank = seating_.holder,
-                   .step = step_,
-                   .cause = fmt::format("waited for {} until the deadline, and the rendezvous, which "
-                                        "should say who is missing, doesn't answer",
-                                        awaited),
-                   .remedy = "check that the launcher, or rank 0, isn't stopped",
-                   .context = fmt::format("rank {} was in step {}", rank(), step_)});
+      throw Error(
+          {.code = ErrorCode::rendezvous_lost,
+           .rank = seating_.holder,
+           .step = step_,
+           .cause = fmt::format("waited for {} until the deadline, and the rendezvous, which "
+                                "should say who is missing, doesn't answer",
+                                awaited),
+           .remedy = "check that the launcher, or rank 0, isn't stopped",
+           .context = fmt::format("rank {} was in step {}", rank(), step_)});
     }
     const short events = connection_.wants_write() ? POLLIN | POLLOUT : POLLIN;
     if (wait_for(connection_.fd(), events, patience, kSlice)) connection_.flush();
@@ -273,10 +292,17 @@ bool Client::dispatch(Frame& frame) {
       peers_left_.insert(reader.get<std::int32_t>());
       return true;
     }
-    case FrameType::goodbye: server_closing_ = true; return true;
-    case FrameType::result: results_.push_back(std::move(frame)); return true;
-    case FrameType::pass: passed_.push_back(std::move(frame)); return true;
-    default: return false;
+    case FrameType::goodbye:
+      server_closing_ = true;
+      return true;
+    case FrameType::result:
+      results_.push_back(std::move(frame));
+      return true;
+    case FrameType::pass:
+      passed_.push_back(std::move(frame));
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -302,11 +328,7 @@ Error Client::best_reason(const std::function<Error()>& derive) {
   } catch (const Error& error) {
     return error;
   }
-  const Error derived = derive();
-  fail(derived);
-  // Another rank may have published its reason first; all report the same.
-  const auto won = page_->failure();
-  return won && won->code() != derived.code() ? *won : derived;
+  return fail(derive());
 }
 
 Error Client::holder_left() const {
@@ -324,13 +346,14 @@ Error Client::holder_left() const {
 void Client::server_lost() {
   if (gone_over_) {
     if (server_closing_) return;
-    throw_failure(Error({.code = ErrorCode::rendezvous_lost,
-                         .rank = seating_.successor,
-                         .step = step_,
-                         .cause = fmt::format("the rendezvous has closed, and so has its successor, "
-                                              "which rank {} held",
-                                              seating_.successor),
-                         .remedy = "look at the output of that rank"}));
+    throw_failure(
+        Error({.code = ErrorCode::rendezvous_lost,
+               .rank = seating_.successor,
+               .step = step_,
+               .cause = fmt::format("the rendezvous has closed, and so has its successor, "
+                                    "which rank {} held",
+                                    seating_.successor),
+               .remedy = "look at the output of that rank"}));
   }
   if (!seated_) {
     throw Error({.code = ErrorCode::rendezvous_lost,
@@ -347,29 +370,34 @@ void Client::server_lost() {
   } while (!patience.passed());
   const bool reached = go_over();
   if (orderly) {
-    if (!reached) gone_over_ = server_closing_ = true;  // it left as intended: only a later need makes this an error
+    if (!reached)
+      gone_over_ = server_closing_ =
+          true;  // it left as intended: only a later need makes this an error
     return;
   }
   const std::string held =
       seating_.holder < 0 ? "" : fmt::format(", which rank {} held,", seating_.holder);
-  const Error derived({.code = seating_.holder < 0 ? ErrorCode::rendezvous_lost
-                                                   : ErrorCode::rank_died,
-                       .rank = seating_.holder,
-                       .step = seating_.holder < 0 ? step_ : page_->step(seating_.holder),
-                       .cause = fmt::format("the rendezvous{} closed without a word; how its process "
-                                            "ended isn't known here",
-                                            held),
-                       .remedy = "look at the output of that process, and at the kernel's log for "
-                                 "an out-of-memory kill"});
-  fail(derived);
-  if (!reached) throw_failure(derived);
+  const bool died = seating_.holder >= 0 && page_->died(seating_.holder);
+  const Error derived(
+      {.code = seating_.holder < 0 ? ErrorCode::rendezvous_lost
+               : died              ? ErrorCode::rank_died
+                                   : ErrorCode::connection_lost,
+       .rank = seating_.holder,
+       .step = seating_.holder < 0 ? step_ : page_->step(seating_.holder),
+       .cause = fmt::format("the rendezvous{} closed without a word; how its process "
+                            "ended isn't known here",
+                            held),
+       .remedy = "look at the output of that process, and at the kernel's log for "
+                 "an out-of-memory kill"});
+  const Error mine = fail(derived);
+  if (!reached) throw_failure(mine);
   // The successor settles on one reason for all.
   const Deadline answer = Deadline::after(kServerGrace);
   while (!answer.passed() && !connection_.closed()) {
     receive_all();
     wait_for(connection_.fd(), POLLIN, answer, kSlice);
   }
-  throw_failure(derived);
+  throw_failure(mine);
 }
 
 bool Client::go_over() {

@@ -61,8 +61,9 @@ class Client {
   /// as it comes.
   void collect(std::uint32_t tag, std::set<int> peers, const Take& take, Deadline deadline);
 
-  /// Tells all ranks that this one can't go on.
-  void fail(const Error& error);
+  /// Tells all ranks that this one can't go on. Returns the reason that stands for all of them:
+  /// this one, or one that another rank published first.
+  Error fail(const Error& error);
   /// Leaves as intended; nobody is told that it failed.
   void leave();
   /// Throws the job's Error if it has failed; never waits.

@@ -90,7 +90,8 @@ void ControlPage::set_step(int rank, const std::string& step) {
 std::string ControlPage::step(int rank) const {
   const Slot& s = slot(rank);
   std::array<char, kStepWords * 8 + 1> text{};
-  // A writer that died in between leaves the version odd; what is there then is better than nothing.
+  // A writer that died in between leaves the version odd; what is there then is better than
+  // nothing.
   for (int tries = 0; tries < 100; ++tries) {
     const std::uint32_t before = s.step_version.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < kStepWords; ++i) {
@@ -119,6 +120,10 @@ void ControlPage::set_state(int rank, State state) {
   slot(rank).state.store(state, std::memory_order_release);
 }
 
+std::uint64_t ControlPage::operation(int rank) const {
+  return slot(rank).operation.load(std::memory_order_acquire) / 2;
+}
+
 ControlPage::State ControlPage::state(int rank) const {
   return slot(rank).state.load(std::memory_order_acquire);
 }
@@ -129,17 +134,18 @@ bool ControlPage::died(int rank) const {
   return (slot(rank).liveness.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
 }
 
-void ControlPage::publish_failure(int index, const Error& error) {
+bool ControlPage::publish_failure(int index, const Error& error) {
   Slot& s = slot(index);
-  if (s.failure_size.load(std::memory_order_acquire) != 0) return;
+  if (s.failure_size.load(std::memory_order_acquire) != 0) return false;
   Writer bytes;
   encode(error, bytes, kFailureText);
   std::memcpy(s.failure.data(), bytes.bytes().data(), bytes.bytes().size());
   s.failure_size.store(static_cast<std::uint32_t>(bytes.bytes().size()), std::memory_order_release);
   std::uint32_t none = 0;
-  header().winner.compare_exchange_strong(none, static_cast<std::uint32_t>(index) + 1,
-                                          std::memory_order_acq_rel);
+  const bool won = header().winner.compare_exchange_strong(
+      none, static_cast<std::uint32_t>(index) + 1, std::memory_order_acq_rel);
   ring_all();
+  return won;
 }
 
 std::optional<Error> ControlPage::failure() const {
@@ -150,7 +156,13 @@ std::optional<Error> ControlPage::failure() const {
   if (size == 0 || size > kFailureBytes) return std::nullopt;
   const Bytes bytes(s.failure.begin(), s.failure.begin() + size);
   Reader reader{bytes};
-  return decode_error(reader);
+  try {
+    return decode_error(reader);
+  } catch (const Error&) {
+    return Error({.code = ErrorCode::rank_failed,
+                  .cause = "the job has failed, and the reason on the control page is garbled",
+                  .remedy = "look at the output of the ranks"});
+  }
 }
 
 std::uint32_t ControlPage::doorbell_value(int rank) const {

@@ -43,17 +43,21 @@ class ControlPage {
   /// As in `try`, `all_reduce #5`, or `its program, after all_reduce #5`.
   std::string step(int rank) const;
   State state(int rank) const;
+  /// The number of the collective that the rank is in, or was in last.
+  std::uint64_t operation(int rank) const;
   /// True once the kernel has marked the rank's liveness word: its process ended without leaving.
   bool died(int rank) const;
 
   /// Writes the rank's reason to fail, publishes it if it is the first of all, and wakes everyone.
   /// A primary reason replaces nothing: the first published one stands.
-  void publish_failure(int slot, const Error& error);
+  /// Returns whether it is the one that all will report.
+  bool publish_failure(int slot, const Error& error);
   /// The reason that won, if the job has failed. Cheap when it hasn't.
   std::optional<Error> failure() const;
 
-  /// Sleeps until `awaited` rings the rank's doorbell, or a failure does, at most `slice`. `seen` is
-  /// doorbell_value() from before the condition was last looked at. One thread of a rank at a time.
+  /// Sleeps until `awaited` rings the rank's doorbell, or a failure does, at most `slice`. `seen`
+  /// is doorbell_value() from before the condition was last looked at. One thread of a rank at a
+  /// time.
   void wait_doorbell(int rank, int awaited, std::uint32_t seen, Deadline deadline,
                      std::chrono::nanoseconds slice) const;
   std::uint32_t doorbell_value(int rank) const;

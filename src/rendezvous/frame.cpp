@@ -1,5 +1,10 @@
 #include "rendezvous/frame.h"
 
+#include <poll.h>
+
+#include <thread>
+
+#include "base/log.h"
 #include "base/socket.h"
 
 namespace ranklink {
@@ -68,7 +73,12 @@ void FrameConnection::flush() {
       for (const SharedFd& fd : out.fds) fds.push_back(fd->get());
     }
     std::size_t sent = 0;
-    const Io io = send_some(fd_.get(), ByteView(*out.bytes).subspan(out.sent), fds, sent);
+    Io io = Io::closed;
+    try {
+      io = send_some(fd_.get(), ByteView(*out.bytes).subspan(out.sent), fds, sent);
+    } catch (const Error& error) {  // of this connection alone: its peer counts as gone
+      log(LogLevel::warn, "a connection is given up: {}", error.cause());
+    }
     if (io == Io::would_block) return;
     if (io == Io::closed) {
       deaf_ = true;
@@ -77,6 +87,15 @@ void FrameConnection::flush() {
     }
     out.sent += sent;
     if (out.sent == out.bytes->size()) queue_.pop_front();
+  }
+}
+
+void FrameConnection::flush_until(Deadline deadline) {
+  flush();
+  while (wants_write() && !deadline.passed()) {
+    // With too many descriptors in flight the socket is writable and takes nothing.
+    if (wait_for(fd_.get(), POLLOUT, deadline)) std::this_thread::sleep_for(Milliseconds(1));
+    flush();
   }
 }
 

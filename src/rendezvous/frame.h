@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/deadline.h"
 #include "base/fd.h"
 
 namespace ranklink {
@@ -76,6 +77,8 @@ class FrameConnection {
   void send(FrameType type, Bytes payload = {}, std::vector<SharedFd> fds = {});
   /// Sends more of the queue.
   void flush();
+  /// Sends the queue, or what of it can be sent until then.
+  void flush_until(Deadline deadline);
   bool wants_write() const { return !queue_.empty(); }
 
   /// Hands the socket over, for use without frames; nothing may be queued.
@@ -96,7 +99,7 @@ class FrameConnection {
   bool deaf_ = false;  ///< the peer receives no more; what it sent before may still be read
   std::size_t limit_ = kStrangerLimit;
   std::deque<Outgoing> queue_;
-  Bytes buffer_;                       // of the header, then of the payload, being received
+  Bytes buffer_;  // of the header, then of the payload, being received
   std::size_t filled_ = 0;
   std::optional<FrameHeader> header_;  // of the payload being received
   std::vector<Fd> received_fds_;

@@ -100,10 +100,11 @@ std::pair<Listening, MeetingPoint> open_meeting_point(const std::string& socket_
     why += (why.empty() ? "" : "; ") + error.cause();
   }
   if (listening.endpoints.empty()) {
-    throw Error({.code = ErrorCode::rendezvous_unusable,
-                 .step = "join",
-                 .cause = fmt::format("neither a socket file nor a TCP port can be opened: {}", why),
-                 .remedy = "name a writable directory in RANKLINK_SOCKET_DIR"});
+    throw Error(
+        {.code = ErrorCode::rendezvous_unusable,
+         .step = "join",
+         .cause = fmt::format("neither a socket file nor a TCP port can be opened: {}", why),
+         .remedy = "name a writable directory in RANKLINK_SOCKET_DIR"});
   }
   MeetingPoint point{listening.endpoints, Secret::random()};
   return {std::move(listening), std::move(point)};
@@ -112,7 +113,8 @@ std::pair<Listening, MeetingPoint> open_meeting_point(const std::string& socket_
 std::string MeetingFile::text() const {
   std::string text = fmt::format("{}\nboot_id {}\nhost {}\npid {}\nstart_time {}\n", kFirstLine,
                                  boot_id, host, pid, start_time);
-  for (const std::string& endpoint : point.endpoints) text += fmt::format("endpoint {}\n", endpoint);
+  for (const std::string& endpoint : point.endpoints)
+    text += fmt::format("endpoint {}\n", endpoint);
   if (!point.secret.empty()) text += fmt::format("secret {}\n", point.secret.reveal_hex());
   text += fmt::format("{}\n", kLastLine);
   return text;
@@ -178,10 +180,10 @@ void write_meeting_file(const std::string& directory, const MeetingFile& file) {
   const std::string scratch = fmt::format("{}.{}", path, to_hex(suffix));
   const Fd fd(::open(scratch.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   const std::string text = file.text();
-  const bool written = fd && ::fchmod(fd.get(), mode) == 0 &&
-                       ::write(fd.get(), text.data(), text.size()) ==
-                           static_cast<ssize_t>(text.size()) &&
-                       ::rename(scratch.c_str(), path.c_str()) == 0;
+  const bool written =
+      fd && ::fchmod(fd.get(), mode) == 0 &&
+      ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::rename(scratch.c_str(), path.c_str()) == 0;
   if (!written) {
     const int error = errno;
     if (fd) ::unlink(scratch.c_str());
@@ -201,8 +203,9 @@ std::optional<MeetingFile> read_meeting_file(const std::string& directory) {
     throw Error({.code = ErrorCode::rendezvous_unreachable,
                  .step = "join",
                  .cause = fmt::format("can't read {}: {}", path, errno_text(errno)),
-                 .remedy = "run all ranks as one user, or set RANKLINK_SECRET on all of them, which "
-                           "makes the file readable for all"});
+                 .remedy =
+                     "run all ranks as one user, or set RANKLINK_SECRET on all of them, which "
+                     "makes the file readable for all"});
   }
   std::string text(kMaxFileBytes + 1, '\0');
   std::size_t size = 0;
@@ -254,9 +257,7 @@ FrameConnection connect_to(const std::function<std::optional<MeetingPoint>()>& l
     pause = std::min(pause * 2, Milliseconds(50));
   }
   if (last) {
-    throw with(*last, [](Error::Parts& p) {
-      p.cause += "; tried until the deadline";
-    });
+    throw with(*last, [](Error::Parts& p) { p.cause += "; tried until the deadline"; });
   }
   throw Error({.code = ErrorCode::rendezvous_unreachable,
                .step = "join",

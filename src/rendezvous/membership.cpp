@@ -25,14 +25,20 @@ std::string process_state(int pid) {
   const auto paren = line.rfind(')');  // the name before it may hold anything
   if (paren == std::string::npos || paren + 2 >= line.size()) return {};
   switch (line[paren + 2]) {
-    case 'R': return "running";
-    case 'S': return "sleeping";
-    case 'D': return "in an uninterruptible wait";
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "in an uninterruptible wait";
     case 'T':
-    case 't': return "stopped";
+    case 't':
+      return "stopped";
     case 'Z':
-    case 'X': return "ended";
-    default: return {};
+    case 'X':
+      return "ended";
+    default:
+      return {};
   }
 }
 
@@ -173,12 +179,13 @@ void Membership::on_frame(int rank, Frame frame) {
       const Posting posting = Posting::decode(frame.payload);
       SharedFd fd;
       if (frame.fds.size() < frame.fds_announced) {
-        return fail(Error({.code = ErrorCode::descriptors_short,
-                           .rank = holder_,
-                           .cause = "the process that serves the rendezvous is at its limit of open "
-                                    "files and could not take a descriptor to pass on",
-                           .remedy = "raise its limit of open files (ulimit -n, LimitNOFILE=, "
-                                     "--ulimit nofile)"}));
+        return fail(
+            Error({.code = ErrorCode::descriptors_short,
+                   .rank = holder_,
+                   .cause = "the process that serves the rendezvous is at its limit of open "
+                            "files and could not take a descriptor to pass on",
+                   .remedy = "raise its limit of open files (ulimit -n, LimitNOFILE=, "
+                             "--ulimit nofile)"}));
       }
       if (!frame.fds.empty()) fd = std::make_shared<const Fd>(std::move(frame.fds.front()));
       passing_->post(rank, posting, fd);
@@ -211,7 +218,8 @@ void Membership::on_frame(int rank, Frame frame) {
       if (round_ && !failure_) fail_for_missing(round_->name, {rank});
       return;
     }
-    default: Reader::fail("a frame that a seated rank doesn't send");
+    default:
+      Reader::fail("a frame that a seated rank doesn't send");
   }
 }
 
@@ -230,18 +238,17 @@ void Membership::on_submit(int rank, Submission submission) {
     }
   }
   // Whoever waits least is the first who would have to say that somebody is missing.
-  round_->deadline =
-      round_->deadline.earlier(Deadline::after(Milliseconds(submission.timeout_ms)));
+  round_->deadline = round_->deadline.earlier(Deadline::after(Milliseconds(submission.timeout_ms)));
   const auto index = static_cast<std::size_t>(rank);
   if (submission.index != next_round_ || submission.round != round_->name ||
       round_->arrived[index]) {
-    fail(Error({.code = ErrorCode::protocol_violation,
-                .rank = rank,
-                .step = mine.step,
-                .cause = fmt::format("rank {} is in round {} '{}' while others are in {} '{}'",
-                                     rank, submission.index, submission.round, next_round_,
-                                     round_->name),
-                .remedy = "call the same group operations in the same order on all ranks"}));
+    fail(
+        Error({.code = ErrorCode::protocol_violation,
+               .rank = rank,
+               .step = mine.step,
+               .cause = fmt::format("rank {} is in round {} '{}' while others are in {} '{}'", rank,
+                                    submission.index, submission.round, next_round_, round_->name),
+               .remedy = "call the same group operations in the same order on all ranks"}));
     return;
   }
   round_->arrived[index] = true;
@@ -340,10 +347,10 @@ void Membership::fail_for_missing(const std::string& step, const std::vector<int
   if (missing.size() > who.size()) {
     who.push_back(fmt::format("and {} more", missing.size() - who.size()));
   }
-  std::string cause = fmt::format("{} of {} ranks {}: {}", missing.size(), seats_.size(),
-                                  left ? "left while others were in " + step
-                                       : "did not arrive before the deadline",
-                                  fmt::join(who, "; "));
+  std::string cause =
+      fmt::format("{} of {} ranks {}: {}", missing.size(), seats_.size(),
+                  left ? "left while others were in " + step : "did not arrive before the deadline",
+                  fmt::join(who, "; "));
   if (const std::string strangers = hooks_.strangers(); !strangers.empty()) {
     cause += "; " + strangers;
   }
@@ -352,7 +359,9 @@ void Membership::fail_for_missing(const std::string& step, const std::vector<int
               .step = step.substr(0, step.find('/')),
               .cause = std::move(cause),
               .remedy = left ? "leave the group only when all ranks are done"
-                             : "start these ranks, or give them more time (RANKLINK_JOIN_TIMEOUT)"}));
+                             : fmt::format("start these ranks, or give them more time ({})",
+                                           step.starts_with("make_") ? "RANKLINK_OP_TIMEOUT"
+                                                                     : "RANKLINK_JOIN_TIMEOUT")}));
 }
 
 Deadline Membership::tick() {

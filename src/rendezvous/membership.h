@@ -48,16 +48,18 @@ class Membership {
   Deadline tick();
 
   const std::optional<Error>& failure() const { return failure_; }
+  /// The rank in whose process this server is, or -1.
+  int holder() const { return holder_; }
   std::string step_of(int rank) const;
 
  private:
   struct Seat {
     std::optional<Claim> claim;
     Member member;
-    int pid = 0;             ///< as this process sees it, 0 if it isn't known
+    int pid = 0;  ///< as this process sees it, 0 if it isn't known
     std::string step;
     bool left = false;
-    std::optional<Error> ended;   ///< before it was seated
+    std::optional<Error> ended;           ///< before it was seated
     std::optional<Deadline> derived_due;  ///< when its lost connection counts as its death
     std::string derived_cause;
   };

@@ -1,6 +1,9 @@
 #include "rendezvous/messages.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <mutex>
 
 namespace ranklink {
 namespace {
@@ -23,8 +26,15 @@ std::vector<std::string> get_endpoints(Reader& from) {
 
 }  // namespace
 
-const JobId& process_token() {
-  static const JobId token = random_bytes<JobId>();
+JobId process_token() {
+  static std::mutex mutex;
+  static pid_t owner = 0;
+  static JobId token;
+  const std::lock_guard lock(mutex);
+  if (owner != ::getpid()) {
+    owner = ::getpid();
+    token = random_bytes<JobId>();
+  }
   return token;
 }
 

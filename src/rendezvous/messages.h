@@ -9,23 +9,23 @@
 
 namespace ranklink {
 
-inline constexpr int kMaxRanks = 65'536;
+inline constexpr int kMaxRanks = 4096;
 
-/// Random, and the same for the whole life of this process.
-const JobId& process_token();
+/// Random, and the same for the whole life of this process; another one after a fork.
+JobId process_token();
 
 /// What a rank says of itself once both sides have proved the secret.
 struct Claim {
-  std::string version;             ///< of ranklink; all ranks run the same
+  std::string version;  ///< of ranklink; all ranks run the same
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::string host;
-  std::int32_t pid = 0;            ///< as the rank sees it
+  std::int32_t pid = 0;  ///< as the rank sees it
   std::uint64_t start_time = 0;
-  JobId process{};                 ///< process_token(): tells the server which rank holds it
-  std::uint32_t timeout_ms = 0;    ///< how long it is willing to wait for the others
+  JobId process{};                     ///< process_token(): tells the server which rank holds it
+  std::uint32_t timeout_ms = 0;        ///< how long it is willing to wait for the others
   std::vector<std::string> successor;  ///< endpoints at which it would take over, if it can
-  bool resume = false;             ///< it was seated before, by a server that is lost
+  bool resume = false;                 ///< it was seated before, by a server that is lost
 
   Bytes encode() const;
   static Claim decode(ByteView bytes);
@@ -35,18 +35,18 @@ struct Claim {
 
 /// One rank as the server seated it.
 struct Member {
-  bool local = false;       ///< connected by a Unix socket, so descriptors can be passed
-  std::string address;      ///< its IP address towards the server; empty for a Unix socket
+  bool local = false;   ///< connected by a Unix socket, so descriptors can be passed
+  std::string address;  ///< its IP address towards the server; empty for a Unix socket
 };
 
 /// What every rank is told when all have come.
 struct Seating {
   JobId job{};
-  std::int32_t holder = -1;                  ///< the rank that serves the rendezvous, or -1
-  std::int32_t successor = -1;               ///< the rank that takes over, or -1
+  std::int32_t holder = -1;     ///< the rank that serves the rendezvous, or -1
+  std::int32_t successor = -1;  ///< the rank that takes over, or -1
   std::vector<std::string> successor_endpoints;
-  std::vector<Member> members;               ///< by rank
-  bool has_page = false;                     ///< the control page comes with it
+  std::vector<Member> members;  ///< by rank
+  bool has_page = false;        ///< the control page comes with it
 
   Bytes encode() const;
   static Seating decode(ByteView bytes);
@@ -54,7 +54,7 @@ struct Seating {
 
 /// One rank's row of a round.
 struct Submission {
-  std::uint32_t index = 0;       ///< rounds are counted, so that all ranks are in the same one
+  std::uint32_t index = 0;  ///< rounds are counted, so that all ranks are in the same one
   std::string round;
   std::uint32_t timeout_ms = 0;
   Bytes row;

@@ -45,7 +45,8 @@ void Passing::acknowledge(int by, std::uint32_t count) {
   if (count > target.in_flight.size()) Reader::fail("more descriptors acknowledged than were sent");
   in_flight_ -= target.in_flight.size();
   if (count < target.in_flight.size()) {
-    // The receiver is at its limit: offer fewer at once, and give up on one that it can't take alone.
+    // The receiver is at its limit: offer fewer at once, and give up on one that it can't take
+    // alone.
     if (target.batch == 1) {
       target.in_flight.front().what.lost = true;
       target.in_flight.front().fd = nullptr;

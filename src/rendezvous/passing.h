@@ -45,7 +45,8 @@ class Passing {
   std::vector<Target> targets_;
   std::deque<int> ready_;  // targets with something waiting and nothing in flight
   std::size_t in_flight_ = 0;
-  std::map<std::tuple<int, int, std::uint32_t>, int> wanted_streams_;  // lower, higher, tag: by whom
+  std::map<std::tuple<int, int, std::uint32_t>, int>
+      wanted_streams_;  // lower, higher, tag: by whom
   Send send_;
 };
 

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr Milliseconds kStrangerPatience{2000};
 constexpr Milliseconds kFarewell{1000};
-constexpr std::size_t kMaxStrangers = 1024;
+constexpr std::size_t kMaxStrangers = 64;  // at once; a rank that is turned away comes again
 
 bool is_unix(int fd) {
   int domain = 0;
@@ -78,9 +79,11 @@ class Server::Impl {
   void serve(std::uint64_t id, Connection& connection);
   void on_hello(Connection& connection, const Frame& frame);
   void on_claim(std::uint64_t id, Connection& connection, const Frame& frame);
-  void refuse(Connection& connection, std::string_view why);
+  void refuse(Connection& connection, std::string_view why, bool secret_wrong = false);
   void drop_closed_and_late();
   std::string strangers_text() const;
+  std::size_t strangers() const;
+  void turn();
 
   Options options_;
   std::mutex mutex_;
@@ -102,27 +105,27 @@ Server::Impl::Impl(Options options)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      membership_({.size = options_.size,
-                   .pids = options_.pids,
-                   .reduce = options_.reduce,
-                   .reports_ends = options_.reports_ends},
-                  {.send =
-                       [this](int rank, FrameType type, SharedBytes payload,
-                              std::vector<SharedFd> fds) {
-                         const auto index = static_cast<std::size_t>(rank);
-                         if (index >= by_rank_.size()) return;
-                         const auto found = connections_.find(by_rank_[index]);
-                         if (found == connections_.end()) return;
-                         found->second.frames.send(type, std::move(payload), std::move(fds));
-                       },
-                   .abort_all =
-                       [this](SharedBytes error) {
-                         for (auto& [id, connection] : connections_) {
-                           if (connection.stage == Stage::challenged) continue;
-                           connection.frames.send(FrameType::abort, error);
-                         }
-                       },
-                   .strangers = [this] { return strangers_text(); }}) {
+      membership_(
+          {.size = options_.size,
+           .pids = options_.pids,
+           .reduce = options_.reduce,
+           .reports_ends = options_.reports_ends},
+          {.send =
+               [this](int rank, FrameType type, SharedBytes payload, std::vector<SharedFd> fds) {
+                 const auto index = static_cast<std::size_t>(rank);
+                 if (index >= by_rank_.size()) return;
+                 const auto found = connections_.find(by_rank_[index]);
+                 if (found == connections_.end()) return;
+                 found->second.frames.send(type, std::move(payload), std::move(fds));
+               },
+           .abort_all =
+               [this](SharedBytes error) {
+                 for (auto& [id, connection] : connections_) {
+                   if (connection.stage == Stage::challenged) continue;
+                   connection.frames.send(FrameType::abort, error);
+                 }
+               },
+           .strangers = [this] { return strangers_text(); }}) {
   if (!epoll_) throw system_error("epoll_create1", errno);
   if (!wake_) throw system_error("eventfd", errno);
   watch(wake_.get(), kWakeId);
@@ -171,10 +174,17 @@ void Server::Impl::add(Fd fd, int made_for) {
                          Bytes(connection.nonce.begin(), connection.nonce.end()));
 }
 
+std::size_t Server::Impl::strangers() const {
+  return static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(), [](const auto& entry) {
+        return entry.second.stage == Stage::challenged && entry.second.made_for < 0;
+      }));
+}
+
 void Server::Impl::accept_from(int listener) {
   try {
     while (Fd fd = accept_one(listener)) {
-      if (connections_.size() < kMaxStrangers + by_rank_.size()) add(std::move(fd), -1);
+      if (strangers() < kMaxStrangers) add(std::move(fd), -1);
     }
   } catch (const Error& error) {
     // Left in the queue it would wake this thread for ever, so it is taken and dropped.
@@ -183,7 +193,7 @@ void Server::Impl::accept_from(int listener) {
     spare_.reset();
     const Fd dropped(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    log(LogLevel::warn, "rendezvous: dropped a connection: {}", error.what());
+    log(LogLevel::info, "rendezvous: dropped a connection: {}", error.what());
   }
 }
 
@@ -192,16 +202,25 @@ void Server::Impl::serve(std::uint64_t id, Connection& connection) {
     while (auto frame = connection.frames.receive()) {
       if (connection.refused) break;
       switch (connection.stage) {
-        case Stage::challenged: on_hello(connection, *frame); break;
-        case Stage::proven: on_claim(id, connection, *frame); break;
-        case Stage::seated: membership_.on_frame(connection.rank, std::move(*frame)); break;
+        case Stage::challenged:
+          on_hello(connection, *frame);
+          break;
+        case Stage::proven:
+          on_claim(id, connection, *frame);
+          break;
+        case Stage::seated:
+          membership_.on_frame(connection.rank, std::move(*frame));
+          break;
       }
     }
     connection.frames.flush();
   } catch (const Error& error) {
     if (connection.stage == Stage::challenged) return refuse(connection, error.cause());
     membership_.fail(with(error, [&](Error::Parts& p) {
-      if (p.rank < 0) p.rank = connection.rank;
+      if (p.rank >= 0) return;
+      // What this process lacks is not the fault of the rank that it serves.
+      const bool own = p.code != ErrorCode::protocol_violation;
+      p.rank = own ? membership_.holder() : connection.rank;
     }));
   }
 }
@@ -213,10 +232,11 @@ void Server::Impl::on_hello(Connection& connection, const Frame& frame) {
   const auto proof = read_array<Digest>(reader);
   reader.end();
   if (!equal(proof, client_proof(options_.secret, connection.nonce, nonce))) {
-    return refuse(connection, "it doesn't know the job's secret");
+    return refuse(connection, "it doesn't know the job's secret", true);
   }
   const Digest mine = server_proof(options_.secret, connection.nonce, nonce);
   connection.stage = Stage::proven;
+  connection.patience = Deadline::never();
   connection.frames.set_limit(kRankLimit);
   connection.frames.send(FrameType::proof, Bytes(mine.begin(), mine.end()));
 }
@@ -244,13 +264,14 @@ void Server::Impl::on_claim(std::uint64_t id, Connection& connection, const Fram
   if (membership_.claim(claim, connection.made_for, member, pid)) connection.stage = Stage::seated;
 }
 
-void Server::Impl::refuse(Connection& connection, std::string_view why) {
+void Server::Impl::refuse(Connection& connection, std::string_view why, bool secret_wrong) {
   if (connection.refused) return;
   const std::string from = peer_ip(connection.frames.fd());
   last_refusal_ = from.empty() ? std::string(why) : fmt::format("from {}: {}", from, why);
   ++refused_;
   log(LogLevel::info, "rendezvous: refused a connection {}", last_refusal_);
   Writer reason;
+  reason.put(secret_wrong);
   reason.text(why);
   connection.frames.send(FrameType::refusal, reason.take());
   connection.refused = true;
@@ -277,40 +298,58 @@ void Server::Impl::drop_closed_and_late() {
   }
 }
 
-void Server::Impl::run() {
-  for (;;) {
-    epoll_event events[64];
-    Deadline due = Deadline::never();
-    {
-      const std::lock_guard lock(mutex_);
-      drop_closed_and_late();
-      due = membership_.tick();
-      for (auto& [id, connection] : connections_) {
-        if (connection.stage != Stage::seated) due = due.earlier(connection.patience);
-        const std::uint32_t wanted = EPOLLIN | (connection.frames.wants_write() ? EPOLLOUT : 0u);
-        if (wanted == connection.watched) continue;
-        epoll_event event{.events = wanted, .data = {.u64 = id}};
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.frames.fd(), &event);
-        connection.watched = wanted;
-      }
-    }
-    const int count = ::epoll_wait(epoll_.get(), events, std::size(events), due.poll_ms());
+void Server::Impl::turn() {
+  epoll_event events[64];
+  Deadline due = Deadline::never();
+  {
     const std::lock_guard lock(mutex_);
-    if (stopping_) break;
-    for (int i = 0; i < count; ++i) {
-      const std::uint64_t id = events[i].data.u64;
-      if (id == kWakeId) {
-        std::uint64_t drained;
-        [[maybe_unused]] const auto n = ::read(wake_.get(), &drained, sizeof drained);
-      } else if (id >= kListenerIds) {
-        accept_from(options_.listeners[id - kListenerIds].get());
-      } else if (const auto found = connections_.find(id); found != connections_.end()) {
-        serve(id, found->second);
-      }
+    if (stopping_) return;
+    drop_closed_and_late();
+    due = membership_.tick();
+    for (auto& [id, connection] : connections_) {
+      if (connection.stage != Stage::seated) due = due.earlier(connection.patience);
+      const std::uint32_t wanted = EPOLLIN | (connection.frames.wants_write() ? EPOLLOUT : 0u);
+      if (wanted == connection.watched) continue;
+      epoll_event event{.events = wanted, .data = {.u64 = id}};
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.frames.fd(), &event);
+      connection.watched = wanted;
     }
   }
+  const int count = ::epoll_wait(epoll_.get(), events, std::size(events), due.poll_ms());
   const std::lock_guard lock(mutex_);
-  // The goodbye of the rank that holds this server may wait here, and the others need to hear of it.
+  if (stopping_) return;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t id = events[i].data.u64;
+    if (id == kWakeId) {
+      std::uint64_t drained;
+      [[maybe_unused]] const auto n = ::read(wake_.get(), &drained, sizeof drained);
+    } else if (id >= kListenerIds) {
+      accept_from(options_.listeners[id - kListenerIds].get());
+    } else if (const auto found = connections_.find(id); found != connections_.end()) {
+      serve(found->first, found->second);
+    }
+  }
+}
+
+void Server::Impl::run() {
+  for (;;) {
+    try {
+      turn();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "rendezvous: {}", error.what());
+      const std::lock_guard lock(mutex_);
+      membership_.fail(
+          Error({.code = ErrorCode::system_call,
+                 .rank = membership_.holder(),
+                 .cause = fmt::format("the rendezvous server failed: {}", error.what()),
+                 .remedy = "look at the limits of its process: memory, open files"}));
+    }
+    const std::lock_guard lock(mutex_);
+    if (stopping_) break;
+  }
+  const std::lock_guard lock(mutex_);
+  // The goodbye of the rank that holds this server may wait here, and the others need to hear of
+  // it.
   for (auto& [id, connection] : connections_) {
     if (connection.stage == Stage::seated) serve(id, connection);
   }
@@ -318,10 +357,7 @@ void Server::Impl::run() {
   for (auto& [id, connection] : connections_) {
     if (connection.stage == Stage::seated) connection.frames.send(FrameType::goodbye);
     // Results that are still queued are somebody's bring-up.
-    while (connection.frames.wants_write() &&
-           wait_for(connection.frames.fd(), POLLOUT, patience)) {
-      connection.frames.flush();
-    }
+    connection.frames.flush_until(patience);
   }
 }
 

@@ -26,12 +26,12 @@ class Server {
  public:
   struct Options {
     Secret secret;
-    std::optional<int> size;          ///< where it isn't known, the first claim sets it
-    std::vector<Fd> listeners;        ///< TCP or Unix
-    std::vector<Fd> connections;      ///< inherited sockets, by rank
-    std::vector<int> pids;            ///< of the ranks' processes, where the launcher knows them
+    std::optional<int> size;      ///< where it isn't known, the first claim sets it
+    std::vector<Fd> listeners;    ///< TCP or Unix
+    std::vector<Fd> connections;  ///< inherited sockets, by rank
+    std::vector<int> pids;        ///< of the ranks' processes, where the launcher knows them
     Reducer reduce;
-    bool reports_ends = false;        ///< somebody calls report_end for every rank that ends
+    bool reports_ends = false;  ///< somebody calls report_end for every rank that ends
   };
 
   explicit Server(Options options);

@@ -34,8 +34,7 @@ class MappedRoute : public Route {
 
 }  // namespace
 
-std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment,
-                                         std::unique_ptr<Route> incoming) {
+std::unique_ptr<Route> make_mapped_route(std::byte* peer_segment, std::unique_ptr<Route> incoming) {
   return std::make_unique<MappedRoute>(peer_segment, std::move(incoming));
 }
 

@@ -37,7 +37,8 @@ Routes::Routes(int rank, int size, std::byte* own, std::vector<std::unique_ptr<R
       routes_(std::move(routes)),
       page_(&page),
       watch_(std::move(watch)),
-      sequence_(sequence) {
+      sequence_() {
+  sequence_.fill(sequence);
   for (int peer = 0; peer < size; ++peer) {
     const auto& route = routes_[static_cast<std::size_t>(peer)];
     if (route && route->fd() >= 0) streams_.push_back(peer);
@@ -54,7 +55,7 @@ void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
     pause_cpu();
     return;
   }
-  watch_.check(peer);
+  watch_.check(peer, routes_[static_cast<std::size_t>(peer)]->fd() >= 0);
   if (routes_[static_cast<std::size_t>(peer)]->closed()) watch_.lost(peer);
   if (deadline.passed()) watch_.late(peer, "its signal");
   if (round < kSpins + kYields) {
@@ -76,7 +77,7 @@ void Routes::idle(int peer, std::uint32_t seen, int round, Deadline deadline) {
 void Routes::until_sent(int to, const std::function<bool()>& send, Deadline deadline) {
   while (!send()) {
     progress();  // the peer may be sending to this rank, and wait for room itself
-    watch_.check(to);
+    watch_.check(to, routes_[static_cast<std::size_t>(to)]->fd() >= 0);
     if (deadline.passed()) watch_.late(to, "room to send");
     std::vector<pollfd> polls;
     for (const int stream : streams_) {
@@ -91,13 +92,15 @@ void Routes::put(int to, Channel channel, ByteView bytes, Deadline deadline) {
   Route& route = *routes_[static_cast<std::size_t>(to)];
   std::size_t done = 0;
   const std::size_t offset = layout_.inbox(rank_, channel);
-  until_sent(to, [&] { return route.put(offset, bytes, done); }, deadline);
+  until_sent(
+      to, [&] { return route.put(offset, bytes, done); }, deadline);
 }
 
 void Routes::signal(int to, Channel channel, std::uint32_t value, Deadline deadline) {
   Route& route = *routes_[static_cast<std::size_t>(to)];
   const std::size_t offset = layout_.signal(rank_, channel);
-  until_sent(to, [&] { return route.signal(offset, value); }, deadline);
+  until_sent(
+      to, [&] { return route.signal(offset, value); }, deadline);
   page_->ring(to, rank_);
 }
 

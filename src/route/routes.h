@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,8 +20,9 @@ class Routes {
  public:
   /// What a wait needs from its surroundings, besides memory.
   struct Watch {
-    /// Throws the job's Error if it has failed, or if `peer` is gone.
-    std::function<void(int peer)> check;
+    /// Throws the job's Error if it has failed, or if `peer` is gone. Behind a stream that is open
+    /// more may come from a peer that has left.
+    std::function<void(int peer, bool stream_open)> check;
     /// Ends a wait whose deadline has passed: throws the Error that says so.
     std::function<void(int peer, const char* awaited)> late;
     /// The stream from `peer`, which is waited for, has closed: throws the Error that says why.
@@ -35,8 +37,12 @@ class Routes {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const SegmentLayout& layout() const { return layout_; }
-  /// Counts collectives; the values of their signals.
-  std::uint32_t next_sequence() { return ++sequence_; }
+  /// Counts the uses of a channel, from 1: the values of its signals. Each channel has its own
+  /// count, so that a signal is never more than one behind, however often the other channels are
+  /// used.
+  std::uint32_t next_sequence(Channel channel) {
+    return ++sequence_[static_cast<std::size_t>(channel)];
+  }
 
   /// Writes into the inbox that `to` has for this rank.
   void put(int to, Channel channel, ByteView bytes, Deadline deadline);
@@ -61,7 +67,7 @@ class Routes {
   std::vector<int> streams_;  // peers whose route has a socket
   ControlPage* page_;
   Watch watch_;
-  std::uint32_t sequence_;
+  std::array<std::uint32_t, kChannels> sequence_;
 };
 
 }  // namespace ranklink

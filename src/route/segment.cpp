@@ -10,7 +10,9 @@ constexpr std::size_t kPage = 4096;
 // All inboxes of one channel together, so that a large group takes no more memory than a small one.
 constexpr std::size_t kInboxBudget = 256 << 10;
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 

@@ -86,9 +86,12 @@ class StreamRoute : public Route {
 
   bool send(ByteView bytes, std::size_t& sent) {
     switch (send_some(socket_.get(), bytes, {}, sent)) {
-      case Io::some: return true;
-      case Io::would_block: return false;
-      case Io::closed: lost();
+      case Io::some:
+        return true;
+      case Io::would_block:
+        return false;
+      case Io::closed:
+        lost();
     }
     return false;
   }
@@ -99,9 +102,14 @@ class StreamRoute : public Route {
     bool dropped = false;
     std::vector<Fd> fds;
     switch (receive_some(socket_.get(), into, fds, received, dropped)) {
-      case Io::some: filled += received; return true;
-      case Io::would_block: return false;
-      case Io::closed: closed_ = true; return false;
+      case Io::some:
+        filled += received;
+        return true;
+      case Io::would_block:
+        return false;
+      case Io::closed:
+        closed_ = true;
+        return false;
     }
     return false;
   }

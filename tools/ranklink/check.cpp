@@ -1,3 +1,5 @@
+#include "check.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "check.h"
 #include "commands.h"
 #include "exchange/coordinator.h"
 #include "inspect/facts.h"
@@ -60,8 +61,8 @@ nlohmann::json merge(const std::vector<nlohmann::json>& from_ranks, const Launch
       document["timeline"].insert(document["timeline"].end(), sent["timeline"].begin(),
                                   sent["timeline"].end());
       for (const auto& figure : sent["figures"]) {
-        const std::size_t index = figure["from"].get<std::size_t>() * from_ranks.size() +
-                                  figure["to"].get<std::size_t>();
+        const std::size_t index =
+            figure["from"].get<std::size_t>() * from_ranks.size() + figure["to"].get<std::size_t>();
         document["routes"][index]["bandwidth"] = figure["bandwidth"];
         document["routes"][index]["latency"] = figure["latency"];
       }
@@ -77,10 +78,14 @@ nlohmann::json merge(const std::vector<nlohmann::json>& from_ranks, const Launch
   document["processes_ms"] = result.processes_ms;
   if (result.failure) {
     const Error& e = *result.failure;
-    document["error"] = {{"code", to_string(e.code())}, {"name", name_of(e.code())},
-                         {"rank", e.rank()},            {"peer", e.peer()},
-                         {"step", e.step()},            {"cause", e.cause()},
-                         {"remedy", e.remedy()},        {"context", e.context()}};
+    document["error"] = {{"code", to_string(e.code())},
+                         {"name", name_of(e.code())},
+                         {"rank", e.rank()},
+                         {"peer", e.peer()},
+                         {"step", e.step()},
+                         {"cause", e.cause()},
+                         {"remedy", e.remedy()},
+                         {"context", e.context()}};
   }
   return document;
 }
@@ -102,7 +107,11 @@ int check(const CheckOptions& given) {
   }
   options.isolation = parse_isolation(given.isolate);
   // By its own name, so that people recognise it in a list of processes.
-  options.argv = {std::filesystem::read_symlink("/proc/self/exe"), "check-rank", "--hold", given.hold, "--bytes",
+  options.argv = {std::filesystem::read_symlink("/proc/self/exe"),
+                  "check-rank",
+                  "--hold",
+                  given.hold,
+                  "--bytes",
                   std::to_string(bytes_per_rank(given.size))};
   options.capture = true;
   options.reduce = Coordinator();

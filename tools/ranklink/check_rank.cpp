@@ -117,7 +117,8 @@ int check_rank(const std::string& hold, std::size_t bytes) {
   messages.send(message);
   const auto until = Deadline::after(parse_duration(hold).value_or(Milliseconds(0)));
   while (!until.passed()) {
-    std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(Milliseconds(20), until.left()));
+    std::this_thread::sleep_for(
+        std::min<Deadline::Clock::duration>(Milliseconds(20), until.left()));
     group.impl().client->check();
   }
   group.barrier();

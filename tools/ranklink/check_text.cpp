@@ -42,8 +42,7 @@ std::string ranks_text(const json& document) {
     const auto container = rank["container"].get<std::string>();
     text += fmt::format("  {:>4}  pid {:<8} host {}  uid {}  {}{}\n", rank["rank"].get<int>(),
                         rank["pid"].get<int>(), rank["host"].get<std::string>(),
-                        rank["uid"].get<int>(), note,
-                        container.empty() ? "" : ", in " + container);
+                        rank["uid"].get<int>(), note, container.empty() ? "" : ", in " + container);
   }
   return text;
 }
@@ -111,13 +110,13 @@ std::string verdicts_text(const json& document) {
       const auto cause = verdict["cause"].get<std::string>();
       if (verdict["yes"] == true || cause.empty()) continue;
       No& no = refusals[fmt::format("{}: {}", mechanism, cause)];
-      no.pairs.push_back(
-          fmt::format("{}->{}", route["from"].get<int>(), route["to"].get<int>()));
+      no.pairs.push_back(fmt::format("{}->{}", route["from"].get<int>(), route["to"].get<int>()));
       no.remedy = verdict["remedy"].get<std::string>();
     }
   }
-  std::string text = fmt::format("Mechanisms that worked: {}\n",
-                                 worked.empty() ? "none" : fmt::format("{}", fmt::join(worked, ", ")));
+  std::string text =
+      fmt::format("Mechanisms that worked: {}\n",
+                  worked.empty() ? "none" : fmt::format("{}", fmt::join(worked, ", ")));
   for (auto& [cause, no] : refusals) {
     const std::size_t all = no.pairs.size();
     if (all > 8) no.pairs.resize(8);
@@ -163,15 +162,14 @@ std::string steps_text(const json& document) {
 std::string check_text(const nlohmann::json& document) {
   if (!document.contains("ranks")) return "";
   std::string text = ranks_text(document) + "\n";
-  text += document["ranks"].size() <= kLargestMatrix ? matrix_text(document)
-                                                     : summary_text(document);
+  text +=
+      document["ranks"].size() <= kLargestMatrix ? matrix_text(document) : summary_text(document);
   text += "\n" + verdicts_text(document) + "\n" + steps_text(document) + "\n";
   const json& sums = document["all_reduce"];
   if (!sums.empty()) {
     const bool right = std::all_of(sums.begin(), sums.end(), [](auto& s) { return s["right"]; });
-    text += fmt::format("All-reduce from {} to {}: {}\n",
-                        size_text(sums.front()["bytes"]), size_text(sums.back()["bytes"]),
-                        right ? "right on all ranks" : "WRONG");
+    text += fmt::format("All-reduce from {} to {}: {}\n", size_text(sums.front()["bytes"]),
+                        size_text(sums.back()["bytes"]), right ? "right on all ranks" : "WRONG");
   }
   text += fmt::format("Ready {:.1f} ms after the processes existed\n",
                       document["ready_ms"].get<double>());

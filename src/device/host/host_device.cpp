@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/mapping.h"
+#include "inspect/facts.h"
 
 namespace ranklink {
 namespace {
@@ -24,9 +26,31 @@ class HostMemory : public Memory {
 
 }  // namespace
 
+namespace {
+
+// To reserve more than its cgroup allows gets a process killed, not told, so it is looked up first.
+void need_memory(std::size_t size) {
+  constexpr std::size_t kSmall = 4 << 20;
+  if (size <= kSmall) return;
+  const Facts facts = inspect_process();
+  const auto refuse = [&](std::uint64_t most, const char* what, std::string remedy) {
+    if (most == 0 || size <= most) return;
+    throw Error({.code = ErrorCode::memory_short,
+                 .cause = fmt::format("{} bytes of shared memory are asked for, and {} is {} bytes",
+                                      size, what, most),
+                 .remedy = std::move(remedy)});
+  };
+  refuse(facts.memory_limit, "the memory limit of this process's cgroup",
+         "ask for less, or raise the limit (--memory, resources.limits.memory)");
+  refuse(facts.memory_available, "what this machine has available", "ask for less, or free memory");
+}
+
+}  // namespace
+
 HostDevice::HostDevice(const std::string& boot_id) : identity_{"host", boot_id, "", ""} {}
 
 std::unique_ptr<Memory> HostDevice::allocate(const std::string& name, std::size_t size) {
+  need_memory(size);
   return std::make_unique<HostMemory>(make_shared_memory(name, size), size);
 }
 

@@ -73,12 +73,21 @@ class RankThreads {
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Routes>(
           rank, size, segment(rank), std::move(routes[at(rank)]), page_,
-          Routes::Watch{.check = [this](int peer) { check(peer); },
+          Routes::Watch{.check =
+                            [this](auto...) {
+                              if (const auto failure = page_.failure()) throw *failure;
+                            },
                         .late =
                             [](int peer, const char* awaited) {
                               throw Error({.code = ErrorCode::op_timeout,
                                            .rank = peer,
                                            .cause = std::string(awaited) + " did not come"});
+                            },
+                        .lost =
+                            [](int peer) {
+                              throw Error({.code = ErrorCode::connection_lost,
+                                           .rank = peer,
+                                           .cause = "the stream closed"});
                             }},
           sequence));
     }
@@ -86,6 +95,8 @@ class RankThreads {
 
   ControlPage& page() { return page_; }
   Routes& routes(int rank) { return *ranks_[at(rank)]; }
+  /// Its routes end, as they do with a process.
+  void end(int rank) { ranks_[at(rank)].reset(); }
   std::byte* segment(int rank) { return segments_[at(rank)].get(); }
 
   /// Runs `body` as each rank; what each threw, if it did.
@@ -115,9 +126,6 @@ class RankThreads {
     void operator()(std::byte* bytes) const { ::operator delete[](bytes, std::align_val_t{4096}); }
   };
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  void check(int) const {
-    if (const auto failure = page_.failure()) throw *failure;
-  }
 
   int size_;
   ControlPage page_;

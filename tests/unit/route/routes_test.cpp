@@ -63,9 +63,7 @@ TEST_P(RoutesTest, PutToAllAtOnce) {
 TEST_P(RoutesTest, CountOnBeyondTheLargestNumber) {
   RankThreads ranks(3, GetParam(), 0xffff'fffe);
   ranks.run_well([&](Routes& routes) {
-    for (int turn = 0; turn < 4; ++turn) {
-      const std::uint32_t sequence = routes.next_sequence();
-      EXPECT_EQ(sequence, 0xffff'fffeu + static_cast<std::uint32_t>(turn) + 1);
+    for (const std::uint32_t sequence : {0xffff'ffffu, 0u, 1u, 2u}) {
       for (int i = 1; i < 3; ++i) {
         routes.signal((routes.rank() + i) % 3, Channel::scatter, sequence, safety_net());
       }
@@ -117,6 +115,13 @@ TEST(Routes, EndAPutAtItsDeadline) {
       ranks.routes(0).put(1, Channel::scatter, data, Deadline::after(Milliseconds(5)));
     }
   });
+}
+
+TEST(Routes, TellThatAStreamHasClosed) {
+  RankThreads ranks(2, RankThreads::all_streams);
+  ranks.end(1);
+  expect_error(ErrorCode::connection_lost,
+               [&] { ranks.routes(0).wait(1, Channel::barrier, 1, safety_net()); });
 }
 
 }  // namespace
