@@ -28,11 +28,12 @@ int main() try {
   std::vector<float> data(1 << 18, 1.0f);
   group.all_reduce(data);
   const bool right = data.front() == static_cast<float>(group.size());
-  std::printf("{\"rank\": %d, \"ready_s\": %.9f, \"join_ms\": %.3f, \"right\": %s, "
-              "\"rss_kib\": %ld, \"anon_kib\": %ld, \"shmem_kib\": %ld, \"data_kib\": %zu}\n",
-              group.rank(), static_cast<double>(ready.tv_sec) + ready.tv_nsec * 1e-9,
-              group.report().ready_ms, right ? "true" : "false", field_kib("VmRSS:"),
-              field_kib("RssAnon:"), field_kib("RssShmem:"), data.size() * sizeof(float) / 1024);
+  std::printf(
+      "{\"rank\": %d, \"ready_s\": %.9f, \"join_ms\": %.3f, \"right\": %s, "
+      "\"rss_kib\": %ld, \"anon_kib\": %ld, \"shmem_kib\": %ld, \"data_kib\": %zu}\n",
+      group.rank(), static_cast<double>(ready.tv_sec) + ready.tv_nsec * 1e-9,
+      group.report().ready_ms, right ? "true" : "false", field_kib("VmRSS:"), field_kib("RssAnon:"),
+      field_kib("RssShmem:"), data.size() * sizeof(float) / 1024);
   std::fflush(stdout);
   group.barrier();
   return right ? 0 : 1;

@@ -184,6 +184,7 @@ void Meeting::answer(std::set<int> expected, std::map<int, Met>& met, Deadline d
           callers.push_back({FrameConnection(std::move(fd)), Deadline::after(kPatience)});
         }
       } catch (const Error& error) {  // at the limit of open files: when strangers have gone, again
+        if (callers.empty()) throw;
         log(LogLevel::info, "a connection waits: {}", error.cause());
       }
     }

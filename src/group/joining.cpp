@@ -65,7 +65,7 @@ std::shared_ptr<HostedServer> take_hosted(const Secret& secret) {
 }
 
 Joined by_unique_id(const UniqueId& id, int rank, Deadline deadline) {
-  const MeetingPoint point = MeetingPoint::decode(id.bytes);
+  MeetingPoint point = MeetingPoint::decode(id.bytes);
   // The process that made the id serves it as long as it lives, or, if it is rank 0, as long as
   // its group.
   auto hosted = rank == 0 ? take_hosted(point.secret) : nullptr;
@@ -161,7 +161,7 @@ Joined by_endpoint(const std::string& endpoint, const Settings& settings, const 
     if (endpoint.starts_with("unix://")) hosted->listening.files.push_back(endpoint.substr(7));
     hosted->server = start_server(std::move(hosted->listening.listeners), secret, place.size);
   }
-  const MeetingPoint point{{endpoint}, secret};
+  MeetingPoint point{{endpoint}, secret};
   return {connect_to([&] { return point; }, false, deadline), secret, false, std::move(hosted)};
 }
 

@@ -18,7 +18,7 @@ void Passing::check_peer(int from, int peer) const {
   }
 }
 
-void Passing::post(int from, const Posting& posting, SharedFd fd) {
+void Passing::post(int from, const Posting& posting, const SharedFd& fd) {
   for (const int peer : posting.peers) {
     check_peer(from, peer);
     add(peer, {{.from = from, .tag = posting.tag, .withheld = fd == nullptr}, fd});

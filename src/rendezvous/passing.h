@@ -20,7 +20,7 @@ class Passing {
   Passing(int size, Send send) : targets_(static_cast<std::size_t>(size)), send_(std::move(send)) {}
 
   /// `from` gives one descriptor to each of the peers. Throws Error(protocol_violation).
-  void post(int from, const Posting& posting, SharedFd fd);
+  void post(int from, const Posting& posting, const SharedFd& fd);
   /// `from` wants a stream to each of the peers; it gets one when the peer has asked as well.
   void broker(int from, const Posting& posting);
   /// `by` has received and taken care of the first `count` of those last sent to it.

@@ -119,7 +119,7 @@ Server::Impl::Impl(Options options)
                  found->second.frames.send(type, std::move(payload), std::move(fds));
                },
            .abort_all =
-               [this](SharedBytes error) {
+               [this](const SharedBytes& error) {
                  for (auto& [id, connection] : connections_) {
                    if (connection.stage == Stage::challenged) continue;
                    connection.frames.send(FrameType::abort, error);

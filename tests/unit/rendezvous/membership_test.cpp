@@ -550,7 +550,7 @@ TEST_F(MembershipTest, PassesDescriptors) {
   frame(2, FrameType::pass_ack, ack.take());
   ASSERT_EQ(sent_.size(), 3u);
   EXPECT_EQ(sent_[2].rank, 2);
-  EXPECT_TRUE(Passed::decode(*sent_[2].payload).items.at(0).lost);
+  EXPECT_TRUE(Passed::decode(*sent_[2].payload).items.at(0).withheld);
 }
 
 TEST_F(MembershipTest, BrokersStreams) {

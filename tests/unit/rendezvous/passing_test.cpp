@@ -46,7 +46,7 @@ TEST_F(PassingTest, GivesOneToEachPeer) {
 TEST_F(PassingTest, TellsOfADescriptorThatItsOwnerCouldNotGive) {
   passing_.post(2, {7, {0}}, nullptr);
   ASSERT_EQ(sent_.size(), 1u);
-  EXPECT_TRUE(last().items[0].lost);
+  EXPECT_TRUE(last().items[0].withheld);
   EXPECT_TRUE(last().fds.empty());
 }
 
