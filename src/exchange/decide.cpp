@@ -90,7 +90,8 @@ std::uint16_t VerdictMatrix::id_of(const Verdict& verdict) {
   Writer key;
   ranklink::encode(verdict, key);
   const auto [entry, added] =
-      known_.try_emplace(key.take(), static_cast<std::uint16_t>(book_.size()));
+      known_.try_emplace({reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()},
+                         static_cast<std::uint16_t>(book_.size()));
   if (added) {
     if (book_.size() >= kMaxBook) {
       known_.erase(entry);

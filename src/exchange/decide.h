@@ -38,9 +38,9 @@ class VerdictMatrix {
 
   std::string mechanism_;
   int size_ = 0;
-  std::vector<std::uint16_t> ids_;        // into the book, by from, then to
-  std::vector<Verdict> book_;             // 0: not tried, 1: yes, then each distinct no
-  std::map<Bytes, std::uint16_t> known_;  // encoded, of the noes
+  std::vector<std::uint16_t> ids_;              // into the book, by from, then to
+  std::vector<Verdict> book_;                   // 0: not tried, 1: yes, then each distinct no
+  std::map<std::string, std::uint16_t> known_;  // encoded, of the noes
 };
 
 void encode(const Verdict& verdict, Writer& to);

@@ -12,7 +12,8 @@ namespace ranklink {
 
 /// Throws Error(setting_invalid) for text that is none, Error(rendezvous_unreachable) otherwise.
 Fd connect_endpoint(const std::string& endpoint, Deadline deadline);
-/// Throws Error(rendezvous_unusable). The port of a TCP endpoint may be 0.
+/// Throws Error(setting_invalid) for text that is none, and for port 0 (see add_tcp_listener);
+/// Error(rendezvous_unusable) otherwise.
 Fd listen_endpoint(const std::string& endpoint);
 
 /// A listener and the endpoints by which it is reached; a socket file goes with it.
