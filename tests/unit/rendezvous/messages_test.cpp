@@ -117,15 +117,18 @@ TEST(Posting, IsTakenWholeOrNotAtAll) {
 }
 
 TEST(Passed, BringsEveryMemberAcross) {
-  const Passed in{{{1, 10, false}, {2, 20, true}}};
+  const Passed in{{{1, 10, false}, {2, 20, true}, {3, 30, false, true}}};
   const Passed out = Passed::decode(in.encode());
-  ASSERT_EQ(out.items.size(), 2u);
+  ASSERT_EQ(out.items.size(), 3u);
   EXPECT_EQ(out.items[0].from, 1);
   EXPECT_EQ(out.items[0].tag, 10u);
   EXPECT_FALSE(out.items[0].lost);
   EXPECT_EQ(out.items[1].from, 2);
   EXPECT_EQ(out.items[1].tag, 20u);
   EXPECT_TRUE(out.items[1].lost);
+  EXPECT_FALSE(out.items[1].withheld);
+  EXPECT_FALSE(out.items[2].lost);
+  EXPECT_TRUE(out.items[2].withheld);
 }
 
 TEST(Passed, IsTakenWholeOrNotAtAll) {
