@@ -280,8 +280,8 @@ TEST(ShakeHands, RefusesAServerThatDoesNotKnowTheSecret) {
 
 TEST(ShakeHands, EndsAtItsDeadline) {
   auto [a, b] = make_socketpair();
-  const std::string what = expect_error(ErrorCode::rendezvous_unreachable, [&] {
-    shake_hands(std::move(a), Secret::random(), Deadline::after(Milliseconds(10)));
+  const std::string what = expect_error(ErrorCode::rendezvous_unreachable, [&, fd = &a] {
+    shake_hands(std::move(*fd), Secret::random(), Deadline::after(Milliseconds(10)));
   });
   EXPECT_THAT(what, HasSubstr("doesn't answer"));
 }
@@ -290,7 +290,7 @@ TEST(ShakeHands, SaysThatTheOtherSideClosed) {
   auto [a, b] = make_socketpair();
   b.reset();
   expect_error(ErrorCode::rendezvous_unreachable,
-               [&] { shake_hands(std::move(a), Secret::random(), safety_net()); });
+               [&, fd = &a] { shake_hands(std::move(*fd), Secret::random(), safety_net()); });
 }
 
 TEST(ShakeHands, RefusesSomethingElse) {
@@ -300,7 +300,7 @@ TEST(ShakeHands, RefusesSomethingElse) {
     std::size_t sent = 0;
     send_some(b.get(), view_of(text), {}, sent);
     expect_error(ErrorCode::protocol_violation,
-                 [&] { shake_hands(std::move(a), Secret::random(), safety_net()); });
+                 [&, fd = &a] { shake_hands(std::move(*fd), Secret::random(), safety_net()); });
   }
 }
 
