@@ -38,6 +38,8 @@ Offer make_offer(Surroundings& around, const Memory& memory, Deadline deadline) 
     offer.handles.push_back(Handle::decode(peer));
     offer.fd_numbers.push_back(peer.get<std::int32_t>());
     peer.end();
+    // What is later read and written in it is found by the size that all have computed.
+    if (offer.handles.back().size != memory.size()) Reader::fail("memory of an unexpected size");
   }
   return offer;
 }
