@@ -82,7 +82,7 @@ void Group::Impl::operate(const char* name, const std::function<void(Deadline)>&
     body(op_deadline());
   } catch (const Error& error) {
     if (client->failed()) throw;
-    const Error full = with(error, [&](Error::Parts& p) {
+    Error full = with(error, [&](Error::Parts& p) {
       if (p.rank < 0) p.rank = rank();
       if (p.step.empty()) p.step = client->page().step(p.rank);
       if (p.context.empty()) {
