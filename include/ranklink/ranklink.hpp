@@ -2,6 +2,7 @@
 
 /// Everything that programs use. docs/report.md describes reports, docs/joining.md the ways to
 /// join.
+#include "ranklink/collective.hpp"
 #include "ranklink/error.hpp"
 #include "ranklink/group.hpp"
 #include "ranklink/log.hpp"
@@ -10,3 +11,4 @@
 #include "ranklink/shared_buffer.hpp"
 #include "ranklink/store.hpp"
 #include "ranklink/unique_id.hpp"
+#include "ranklink/work.hpp"

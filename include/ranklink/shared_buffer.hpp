@@ -27,6 +27,8 @@ class RANKLINK_PUBLIC SharedBuffer {
   std::span<std::byte> peer(int rank) const;
 
   class Impl;
+  /// For ranklink's own use.
+  const Impl& impl() const { return *impl_; }
   explicit SharedBuffer(std::unique_ptr<Impl> impl);
 
  private:

@@ -33,6 +33,15 @@ Refusal need_device(std::string_view value) { return need_one_of(value, {"host"}
 Refusal need_log_level(std::string_view value) {
   return need_one_of(value, {"debug", "info", "warn", "error", "off"});
 }
+// Which names there are, only who does the collectives knows.
+Refusal need_algorithms(std::string_view value) {
+  if (value == "auto") return std::nullopt;
+  const bool plausible =
+      value.find('=') != std::string_view::npos &&
+      value.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_=,") == std::string_view::npos;
+  if (plausible) return std::nullopt;
+  return "auto is needed, or COLLECTIVE=NAME, as in all_reduce=two_phase,barrier=flat";
+}
 Refusal need_number(std::string_view value) {
   int number = 0;
   const auto end = value.data() + value.size();
@@ -70,6 +79,9 @@ constexpr SettingRow kTable[] = {
      need_mechanism},
     {"RANKLINK_TRIALS", "first|all", "first", SettingScope::must_agree,
      "try each pair's mechanisms until the first that works, or all of them", false, need_trials},
+    {"RANKLINK_ALGORITHM", "auto|COLLECTIVE=NAME,...", "auto", SettingScope::must_agree,
+     "how collectives are done; auto goes by size (`ranklink settings --tuning` shows the names)",
+     false, need_algorithms},
     {"RANKLINK_JOIN_TIMEOUT", "duration", "120s", SettingScope::per_rank,
      "the deadline of the whole bring-up", false, need_duration},
     {"RANKLINK_OP_TIMEOUT", "duration", "300s", SettingScope::per_rank,

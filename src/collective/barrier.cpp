@@ -1,17 +1,26 @@
-#include "collective/collectives.h"
+#include "collective/pieces.h"
 
 namespace ranklink {
+namespace {
+
+void flat(Workspace& work, const Call&) { meet(work.routes); }
 
 // Dissemination (Hensgen, Finkel, Manber 1988): after round k a rank has heard, directly or not, of
-// 2^(k+1) - 1 ranks before it. Distances differ from round to round, so each peer has one signal.
-void barrier(Routes& routes, Deadline deadline) {
-  const std::uint32_t sequence = routes.next_sequence(Channel::barrier);
+// 2^(k+1) - 1 ranks before it.
+void dissemination(Workspace& work, const Call&) {
+  Routes& routes = work.routes;
   for (int distance = 1; distance < routes.size(); distance *= 2) {
-    const int to = (routes.rank() + distance) % routes.size();
     const int from = (routes.rank() - distance + routes.size()) % routes.size();
-    routes.signal(to, Channel::barrier, sequence, deadline);
-    routes.wait(from, Channel::barrier, sequence, deadline);
+    routes.put((routes.rank() + distance) % routes.size(), {});
+    routes.wait(from, 0);
+    routes.release(from);
   }
 }
+
+}  // namespace
+
+const Algorithm kBarrierFlat = {Collective::barrier, "flat", false, flat};
+const Algorithm kBarrierDissemination = {Collective::barrier, "dissemination", false,
+                                         dissemination};
 
 }  // namespace ranklink

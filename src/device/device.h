@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -51,6 +52,10 @@ class Device {
   virtual const DeviceIdentity& identity() const = 0;
   /// Zeroed memory that can be exported; `name` helps people to recognise it. Throws Error.
   virtual std::unique_ptr<Memory> allocate(const std::string& name, std::size_t size) = 0;
+  /// Makes `memory`, whole pages of this process's private memory, memory that can be exported, in
+  /// place and with its contents. It is private again, with its contents, when the result ends.
+  /// Throws Error(bad_argument).
+  virtual std::unique_ptr<Memory> adopt(const std::string& name, std::span<std::byte> memory) = 0;
   /// The descriptor behind `memory`, which must be of this device and stays its owner.
   virtual int export_fd(const Memory& memory) = 0;
   virtual Handle handle(const Memory& memory) = 0;

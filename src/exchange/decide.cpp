@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "exchange/mechanism.h"
 
 namespace ranklink {
 namespace {
@@ -201,18 +202,29 @@ PairSet pairs_to_try(int size, const std::vector<VerdictMatrix>& so_far, bool tr
   return set;
 }
 
+// Both ranks of a pair read each other's memory, or neither does: messages need both directions.
 Decision decide(int size, const std::vector<VerdictMatrix>& verdicts, const std::string& setting) {
   Decision decision{.size = size, .verdicts = verdicts, .routes = {}};
+  const auto best = [&](int from, int to, bool maps) {
+    return std::find_if(verdicts.begin(), verdicts.end(), [&](const VerdictMatrix& m) {
+      return find_mechanism(m.mechanism()).maps == maps && m.yes(from, to);
+    });
+  };
   for (int from = 0; from < size; ++from) {
     for (int to = 0; to < size; ++to) {
       if (from == to) {
         decision.routes.push_back(Decision::kSelf);
         continue;
       }
-      const auto best = std::find_if(verdicts.begin(), verdicts.end(),
-                                     [&](const VerdictMatrix& m) { return m.yes(from, to); });
-      if (best == verdicts.end()) throw failure_of(verdicts, from, to, setting);
-      decision.routes.push_back(static_cast<std::uint8_t>(best - verdicts.begin()));
+      const bool maps =
+          best(from, to, true) != verdicts.end() && best(to, from, true) != verdicts.end();
+      const auto found = best(from, to, maps);
+      if (found == verdicts.end()) {
+        // What failed may be the other direction.
+        const bool this_way = best(from, to, true) == verdicts.end();
+        throw failure_of(verdicts, this_way ? from : to, this_way ? to : from, setting);
+      }
+      decision.routes.push_back(static_cast<std::uint8_t>(found - verdicts.begin()));
     }
   }
   return decision;

@@ -142,7 +142,7 @@ Attempt take(Surroundings& around, const Offer& offer, int peer, const Fd& pidfd
   return attempt;
 }
 
-Attempts connect(Surroundings& around, const Offer& offer, const std::set<int>& importing,
+Attempts connect(Surroundings& around, Circle&, const Offer& offer, const std::set<int>& importing,
                  const std::set<int>& exporting, Deadline deadline) {
   Attempts attempts;
   // A pidfd that its owner sends works across pid namespaces, where numbers mean nothing.

@@ -2,15 +2,12 @@
 // permission over the peer's process, and works across all kinds of namespace.
 
 #include <fmt/format.h>
-#include <poll.h>
 
-#include "base/socket.h"
 #include "exchange/mechanism.h"
+#include "exchange/pair_sockets.h"
 
 namespace ranklink {
 namespace {
-
-constexpr Milliseconds kSlice{20};
 
 std::optional<Verdict> propose(const Party& from, const Party& to) {
   if (from.facts.boot_id == to.facts.boot_id || from.facts.boot_id.empty()) return std::nullopt;
@@ -59,67 +56,7 @@ void by_relay(Surroundings& around, const Offer& offer, const std::set<int>& imp
       deadline);
 }
 
-void by_pair_sockets(Surroundings& around, const Offer& offer, std::set<int> importing,
-                     const std::set<int>& exporting, Deadline deadline, Attempts& attempts) {
-  for (const int peer : importing) {
-    if (around.pair_sockets[peer].connection) continue;
-    attempts[peer].no =
-        no_verdict(around.rank(),
-                   fmt::format("ranks {} and {} have no directory in common for a socket file: {}",
-                               around.rank(), peer, around.pair_sockets[peer].cause),
-                   "give both a directory that they share, and name it in RANKLINK_SOCKET_DIR, or "
-                   "start them with `ranklink run`");
-  }
-  std::erase_if(importing, [&](int peer) { return attempts.contains(peer); });
-  for (const int peer : exporting) {
-    auto& connection = around.pair_sockets[peer].connection;
-    if (!connection) continue;
-    connection->send(FrameType::post, Posting{around.trial, {peer}}.encode(),
-                     {borrow_fd(around.device.export_fd(*offer.memory))});
-  }
-  const auto unsent = [&] {
-    for (const int peer : exporting) {
-      const auto& connection = around.pair_sockets[peer].connection;
-      if (connection && connection->wants_write()) return true;
-    }
-    return false;
-  };
-  while (!importing.empty() || unsent()) {
-    around.client.check();
-    if (deadline.passed()) {
-      for (const int peer : importing) {
-        attempts[peer].no = no_verdict(around.rank(), "no descriptor came before the deadline",
-                                       "look at the output of that rank");
-      }
-      return;
-    }
-    std::vector<pollfd> polls;
-    for (auto& [peer, met] : around.pair_sockets) {
-      if (!met.connection) continue;
-      met.connection->flush();
-      polls.push_back({met.connection->fd(), POLLIN, 0});
-    }
-    ::poll(polls.data(), polls.size(), deadline.poll_ms(kSlice));
-    for (auto it = importing.begin(); it != importing.end();) {
-      FrameConnection& connection = *around.pair_sockets[*it].connection;
-      auto frame = connection.receive();
-      if (!frame && !connection.closed()) {
-        ++it;
-        continue;
-      }
-      if (!frame) {
-        attempts[*it].no = no_verdict(around.rank(), "the peer closed the connection",
-                                      "look at the output of that rank");
-      } else {
-        attempts[*it] =
-            import(around, offer, *it, frame->fds.empty() ? Fd() : std::move(frame->fds.front()));
-      }
-      it = importing.erase(it);
-    }
-  }
-}
-
-Attempts connect(Surroundings& around, const Offer& offer, const std::set<int>& importing,
+Attempts connect(Surroundings& around, Circle&, const Offer& offer, const std::set<int>& importing,
                  const std::set<int>& exporting, Deadline deadline) {
   const auto of_kind = [&](const std::set<int>& peers, bool relayed) {
     std::set<int> some;
@@ -130,8 +67,20 @@ Attempts connect(Surroundings& around, const Offer& offer, const std::set<int>& 
   };
   Attempts attempts;
   by_relay(around, offer, of_kind(importing, true), of_kind(exporting, true), deadline, attempts);
-  by_pair_sockets(around, offer, of_kind(importing, false), of_kind(exporting, false), deadline,
-                  attempts);
+  std::map<int, SharedFd> sending;
+  for (const int peer : of_kind(exporting, false)) {
+    sending[peer] = borrow_fd(around.device.export_fd(*offer.memory));
+  }
+  pass_by_pair_sockets(
+      around, sending, of_kind(importing, false),
+      [&](int peer, Fd fd, std::optional<Verdict> no) {
+        if (no) {
+          attempts[peer].no = std::move(no);
+        } else {
+          attempts[peer] = import(around, offer, peer, std::move(fd));
+        }
+      },
+      deadline);
   return attempts;
 }
 

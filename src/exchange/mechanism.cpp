@@ -26,20 +26,26 @@ Verdict no_verdict(int rank, const Error& error) {
   return no_verdict(rank, error.cause(), error.remedy());
 }
 
-Offer make_offer(Surroundings& around, const Memory& memory, Deadline deadline) {
+Offer make_offer(Surroundings& around, Circle& circle, const Memory* memory, Deadline deadline) {
   Writer row;
-  around.device.handle(memory).encode(row);
-  row.put(static_cast<std::int32_t>(around.device.export_fd(memory)));
-  const Bytes all = around.client.submit(around.client.step() + "/offer", row.take(), deadline);
-  Offer offer{.memory = &memory, .handles = {}, .fd_numbers = {}};
+  if (memory != nullptr) {
+    around.device.handle(*memory).encode(row);
+    row.put(static_cast<std::int32_t>(around.device.export_fd(*memory)));
+  }
+  const Bytes all = circle.submit(around.client.step() + "/offer", row.take(), deadline);
+  const auto ranks = static_cast<std::size_t>(around.size());
+  Offer offer{.memory = memory,
+              .handles = std::vector<Handle>(ranks),
+              .fd_numbers = std::vector<std::int32_t>(ranks, -1)};
   Reader reader(all);
-  for (const Bytes& bytes : split_rows(reader, around.size())) {
-    Reader peer(bytes);
-    offer.handles.push_back(Handle::decode(peer));
-    offer.fd_numbers.push_back(peer.get<std::int32_t>());
+  const auto rows = split_rows(reader, static_cast<int>(circle.members.size()));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].empty()) continue;
+    const auto rank = static_cast<std::size_t>(circle.members[i]);
+    Reader peer(rows[i]);
+    offer.handles[rank] = Handle::decode(peer);
+    offer.fd_numbers[rank] = peer.get<std::int32_t>();
     peer.end();
-    // What is later read and written in it is found by the size that all have computed.
-    if (offer.handles.back().size != memory.size()) Reader::fail("memory of an unexpected size");
   }
   return offer;
 }

@@ -11,6 +11,7 @@
 
 #include "base/deadline.h"
 #include "device/device.h"
+#include "exchange/circle.h"
 #include "exchange/introduction.h"
 #include "exchange/meeting.h"
 #include "ranklink/report.hpp"
@@ -26,7 +27,7 @@ struct Surroundings {
   std::vector<Introduction> ranks;
   bool all_local = true;            ///< the rendezvous can pass descriptors between all ranks
   std::map<int, Met> pair_sockets;  ///< to those that it can't pass descriptors to
-  std::uint32_t trial = 0;          ///< counts trials; also the tag of what they send
+  std::uint32_t trial = 0;          ///< the tag of what is sent now
 
   int rank() const { return client.rank(); }
   int size() const { return client.size(); }
@@ -41,12 +42,12 @@ struct Surroundings {
 /// Memory of this rank as it is offered to the others, and theirs as offered to it.
 struct Offer {
   const Memory* memory = nullptr;
-  std::vector<Handle> handles;           ///< of every rank's memory
+  std::vector<Handle> handles;           ///< of every rank's memory, by rank in the job
   std::vector<std::int32_t> fd_numbers;  ///< of the descriptor behind it, in its owner's process
 };
 
-/// Exchanges handles. All ranks call it together.
-Offer make_offer(Surroundings& around, const Memory& memory, Deadline deadline);
+/// Exchanges handles; without memory this rank only takes part. All of the circle call it together.
+Offer make_offer(Surroundings& around, Circle& circle, const Memory* memory, Deadline deadline);
 
 /// What a mechanism made between this rank and a peer: the peer's memory or a stream to it.
 struct Link {
@@ -68,10 +69,11 @@ struct Mechanism {
   bool maps;  ///< gives a `mapped` route; otherwise a `stream`
   /// From the facts of both sides, a no if it can't work for `from` to get at memory of `to`.
   std::optional<Verdict> (*propose)(const Party& from, const Party& to);
-  /// Tries it for real: gets at `importing`, lets `exporting` get at this rank. All ranks of the
-  /// group call it together.
-  Attempts (*connect)(Surroundings& around, const Offer& offer, const std::set<int>& importing,
-                      const std::set<int>& exporting, Deadline deadline);
+  /// Tries it for real: gets at `importing`, lets `exporting` get at this rank. All of the circle
+  /// call it together.
+  Attempts (*connect)(Surroundings& around, Circle& circle, const Offer& offer,
+                      const std::set<int>& importing, const std::set<int>& exporting,
+                      Deadline deadline);
 };
 
 /// In the order of speed.

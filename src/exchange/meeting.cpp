@@ -49,7 +49,7 @@ MeetFrame MeetFrame::decode(ByteView bytes) {
 void Meeting::listen(const std::string& socket_directory) {
   for (const std::string& directory : socket_directories(socket_directory)) {
     try {
-      add_unix_listener(listening_, directory);
+      add_unix_listener(files_, directory);
     } catch (const Error& error) {
       log(LogLevel::info, "no socket file in {}: {}", directory, error.what());
     }
@@ -57,13 +57,29 @@ void Meeting::listen(const std::string& socket_directory) {
   const std::string mine = local_ip(client_.fd());
   try {
     if (!mine.empty()) {
-      add_tcp_listener(listening_, mine, {mine});
+      add_tcp_listener(tcp_, mine, {mine});
     } else if (const auto addresses = host_addresses(kMaxAddresses); !addresses.empty()) {
-      add_tcp_listener(listening_, "", addresses);
+      add_tcp_listener(tcp_, "", addresses);
     }
   } catch (const Error& error) {
     log(LogLevel::info, "no TCP listener: {}", error.what());
   }
+}
+
+void Meeting::stop_listening_on_files() { files_ = {}; }
+
+std::vector<std::string> Meeting::endpoints() const {
+  std::vector<std::string> all = files_.endpoints;
+  all.insert(all.end(), tcp_.endpoints.begin(), tcp_.endpoints.end());
+  return all;
+}
+
+std::vector<int> Meeting::all_listeners() const {
+  std::vector<int> all;
+  for (const Listening* listening : {&files_, &tcp_}) {
+    for (const Fd& fd : listening->listeners) all.push_back(fd.get());
+  }
+  return all;
 }
 
 Digest Meeting::proof(std::string_view purpose, int from, int to) const {
@@ -96,9 +112,9 @@ Met Meeting::call(int peer, const Introduction& who, Reach reach, Deadline deadl
   return met;
 }
 
-std::map<int, Met> Meeting::meet(const std::vector<Introduction>& ranks, const std::set<int>& peers,
-                                 Reach reach, Deadline deadline) {
-  ++tag_;
+std::map<int, Met> Meeting::meet(Circle& circle, const std::vector<Introduction>& ranks,
+                                 const std::set<int>& peers, Reach reach, Deadline deadline) {
+  tag_ = circle.next_tag();
   std::map<int, Met> met;
   Writer reached;
   std::vector<std::int32_t> lower;
@@ -112,14 +128,15 @@ std::map<int, Met> Meeting::meet(const std::vector<Introduction>& ranks, const s
     reached.put(static_cast<std::int32_t>(peer));
     reached.put(is_file(met[peer].how));
   }
-  const Bytes all = client_.submit(client_.step() + "/meet", reached.take(), deadline);
+  const Bytes all = circle.submit(client_.step() + "/meet", reached.take(), deadline);
 
   std::set<int> expected;
   reached_by_file_.assign(ranks.size(), {});
   Reader reader(all);
-  const auto rows = split_rows(reader, client_.size());
-  for (int rank = 0; rank < client_.size(); ++rank) {
-    Reader row(rows[static_cast<std::size_t>(rank)]);
+  const auto rows = split_rows(reader, static_cast<int>(circle.members.size()));
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    const int rank = circle.members[member];
+    Reader row(rows[member]);
     const std::size_t count = row.count(5);
     for (std::size_t i = 0; i < count; ++i) {
       const auto called = row.get<std::int32_t>();
@@ -173,13 +190,14 @@ void Meeting::answer(std::set<int> expected, std::map<int, Met>& met, Deadline d
            .remedy = "check that nothing between the ranks drops connections"});
     }
     std::vector<pollfd> polls;
-    for (const Fd& listener : listening_.listeners) polls.push_back({listener.get(), POLLIN, 0});
+    const auto listeners = all_listeners();
+    for (const int listener : listeners) polls.push_back({listener, POLLIN, 0});
     for (const Caller& caller : callers) polls.push_back({caller.connection.fd(), POLLIN, 0});
     ::poll(polls.data(), polls.size(), deadline.poll_ms(kSlice));
-    for (const Fd& listener : listening_.listeners) {
+    for (const int listener : listeners) {
       try {
         while (callers.size() < expected.size() + kMaxStrangers) {
-          Fd fd = accept_one(listener.get());
+          Fd fd = accept_one(listener);
           if (!fd) break;
           callers.push_back({FrameConnection(std::move(fd)), Deadline::after(kPatience)});
         }

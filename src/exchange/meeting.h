@@ -8,6 +8,7 @@
 
 #include "base/deadline.h"
 #include "base/secret.h"
+#include "exchange/circle.h"
 #include "exchange/introduction.h"
 #include "rendezvous/client.h"
 #include "rendezvous/endpoint.h"
@@ -44,26 +45,29 @@ class Meeting {
   /// Listens in this host's socket directories and, on the rank's address towards the rendezvous
   /// (or on all where there is none), by TCP.
   void listen(const std::string& socket_directory);
-  const std::vector<std::string>& endpoints() const { return listening_.endpoints; }
-  /// Removes the socket files; nobody new can come by them.
-  void stop_listening() { listening_ = {}; }
+  /// Where it can be met: socket files first.
+  std::vector<std::string> endpoints() const;
+  /// Removes the socket files; nobody new can come by them. By TCP ranks can still be met.
+  void stop_listening_on_files();
 
-  /// Connects to each of `peers`; the higher rank calls, the lower one answers. All ranks of the
-  /// group call it together, those without peers too.
-  std::map<int, Met> meet(const std::vector<Introduction>& ranks, const std::set<int>& peers,
-                          Reach reach, Deadline deadline);
+  /// Connects to each of `peers`; the higher rank calls, the lower one answers. All of the circle
+  /// call it together, those without peers too.
+  std::map<int, Met> meet(Circle& circle, const std::vector<Introduction>& ranks,
+                          const std::set<int>& peers, Reach reach, Deadline deadline);
 
   /// Of the last meet: for each rank, the lower ranks that it reached by a socket file.
   const std::vector<std::set<int>>& reached_by_file() const { return reached_by_file_; }
 
  private:
+  std::vector<int> all_listeners() const;
   Digest proof(std::string_view purpose, int from, int to) const;
   Met call(int peer, const Introduction& who, Reach reach, Deadline deadline);
   void answer(std::set<int> expected, std::map<int, Met>& met, Deadline deadline);
 
   Client& client_;
   Secret secret_;
-  Listening listening_;
+  Listening files_;
+  Listening tcp_;
   std::uint32_t tag_ = 0;
   std::vector<std::set<int>> reached_by_file_;
 };

@@ -150,16 +150,21 @@ class Trial {
 
 std::size_t trial_bytes(int size) { return kPlaces * area_bytes(size); }
 
-VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const Offer& offer,
-                         const std::vector<int>& peers, std::map<int, Link>& links,
-                         Deadline deadline) {
-  ++around.trial;
+VerdictRow try_mechanism(Surroundings& around, Circle& circle, const Mechanism& mechanism,
+                         const Offer& offer, const std::vector<int>& peers,
+                         std::map<int, Link>& links, Deadline deadline) {
+  around.trial = circle.next_tag();
   const Trial trial(around);
   const Party me = around.party(around.rank());
   std::set<int> importing;
   std::set<int> exporting;
   VerdictRow row;
   for (const int peer : peers) {
+    // What is later read and written in it is found by the size that both have computed.
+    if (mechanism.maps &&
+        offer.handles[static_cast<std::size_t>(peer)].size != offer.memory->size()) {
+      Reader::fail("memory of an unexpected size");
+    }
     auto to_peer = mechanism.propose(me, around.party(peer));
     auto from_peer = mechanism.propose(around.party(peer), me);
     if (!to_peer) importing.insert(peer);
@@ -168,8 +173,8 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
     if (mechanism.maps && !from_peer) trial.prepare(*offer.memory, peer);
   }
   // A peer may get at this memory without asking, so it must be ready before anybody starts.
-  around.client.submit(around.client.step() + "/ready", {}, deadline);
-  Attempts attempts = mechanism.connect(around, offer, importing, exporting, deadline);
+  circle.submit(around.client.step() + "/ready", {}, deadline);
+  Attempts attempts = mechanism.connect(around, circle, offer, importing, exporting, deadline);
   for (VerdictRow::Entry& entry : row.entries) {
     const auto found = attempts.find(entry.peer);
     if (found == attempts.end()) continue;
@@ -184,7 +189,7 @@ VerdictRow try_mechanism(Surroundings& around, const Mechanism& mechanism, const
                                      : trial.send(attempt.link.stream, entry.peer);
     }
   }
-  around.client.submit(around.client.step() + "/tried", {}, deadline);
+  circle.submit(around.client.step() + "/tried", {}, deadline);
   for (VerdictRow::Entry& entry : row.entries) {
     if (mechanism.maps) {
       if (exporting.contains(entry.peer)) entry.from_peer = trial.seen(*offer.memory, entry.peer);

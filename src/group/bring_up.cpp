@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/log.h"
 #include "base/socket.h"
@@ -35,11 +34,11 @@ class BringUp {
  private:
   void prepare_successor(Claim& claim, const Joined& joined);
   void share_page();
-  void build_routes();
 
   const Options& options_;
   int rank_ = -1;  ///< until it is known
-  std::unique_ptr<Group::Impl> group_ = std::make_unique<Group::Impl>();
+  std::shared_ptr<World> world_ = std::make_shared<World>();
+  std::unique_ptr<Group::Impl> group_;  ///< once its ranks are known
   Timeline timeline_;
   Deadline deadline_ = Deadline::never();
   Facts facts_;
@@ -66,7 +65,7 @@ namespace {
 // only passed on.
 void BringUp::step(const char* name, void (BringUp::*body)()) {
   timeline_.begin(name);
-  const auto& client = group_->client;
+  const auto& client = world_->client;
   if (client) client->enter(name);
   try {
     (this->*body)();
@@ -89,17 +88,19 @@ void BringUp::step(const char* name, void (BringUp::*body)()) {
 
 // Connect to the rendezvous, prove the secret, claim the seat.
 void BringUp::join() {
-  Settings& settings = group_->settings;
+  Settings& settings = world_->settings;
   settings.read_environment(environ);
   for (const auto& [name, value] : options_.settings) settings.set(name, value, Origin::program);
   if (const auto level = parse_log_level(settings.value("RANKLINK_LOG"))) set_log_level(*level);
+  world_->forced = Forced::parse(settings.value("RANKLINK_ALGORITHM"));
+  world_->op_timeout = settings.duration("RANKLINK_OP_TIMEOUT");
   deadline_ = settings.deadline("RANKLINK_JOIN_TIMEOUT");
   const Place place = find_place(options_);
   rank_ = place.rank;
   facts_ = inspect_process();
 
   Joined joined = find_rendezvous(options_, settings, place, deadline_);
-  group_->hosted = std::move(joined.hosted);
+  world_->hosted = std::move(joined.hosted);
   Claim claim{.version = RANKLINK_VERSION,
               .rank = place.rank,
               .size = place.size,
@@ -108,12 +109,12 @@ void BringUp::join() {
               .start_time = facts_.start_time,
               .process = process_token()};
   if (!joined.launched && place.rank == 1) prepare_successor(claim, joined);
-  group_->client = std::make_unique<Client>(std::move(joined.connection), joined.secret, claim);
-  Client& client = *group_->client;
+  world_->client = std::make_unique<Client>(std::move(joined.connection), joined.secret, claim);
+  Client& client = *world_->client;
   client.take_seat(deadline_);
   // All have come, so nobody needs the rendezvous's files any more.
-  if (group_->hosted) group_->hosted->listening = Listening();
-  group_->meeting = std::make_unique<Meeting>(client, joined.secret);
+  if (world_->hosted) world_->hosted->listening = Listening();
+  world_->meeting = std::make_unique<Meeting>(client, joined.secret);
 }
 
 // Should rank 0 die, which serves the rendezvous, rank 1 takes over at this listener.
@@ -130,23 +131,30 @@ void BringUp::prepare_successor(Claim& claim, const Joined& joined) {
   claim.successor = successor->listening.endpoints;
   successor->server =
       start_server(std::move(successor->listening.listeners), joined.secret, claim.size);
-  group_->successor = std::move(successor);
+  world_->successor = std::move(successor);
 }
 
 // Tell all others what this process found out about itself, and its settings.
 void BringUp::inspect() {
-  Client& client = *group_->client;
-  group_->device = open_device(group_->settings.value("RANKLINK_DEVICE"), facts_.boot_id);
-  group_->around = std::make_unique<Surroundings>(
-      Surroundings{.client = client, .device = *group_->device, .meeting = *group_->meeting});
-  Surroundings& around = *group_->around;
+  Client& client = *world_->client;
+  world_->device = open_device(world_->settings.value("RANKLINK_DEVICE"), facts_.boot_id);
+  world_->around = std::make_unique<Surroundings>(
+      Surroundings{.client = client, .device = *world_->device, .meeting = *world_->meeting});
+  Surroundings& around = *world_->around;
   for (const Member& member : client.seating().members) {
     around.all_local = around.all_local && member.local;
   }
   if (!around.all_local) {
-    group_->meeting->listen(group_->settings.value("RANKLINK_SOCKET_DIR"));
+    world_->meeting->listen(world_->settings.value("RANKLINK_SOCKET_DIR"));
   }
-  const Introduction mine = introduce(facts_, group_->settings, group_->meeting->endpoints());
+  const Introduction mine = introduce(facts_, world_->settings, world_->meeting->endpoints());
+  Circle everybody;
+  for (int rank = 0; rank < client.size(); ++rank) everybody.members.push_back(rank);
+  everybody.submit = [&client](const std::string& round, Bytes row, Deadline deadline) {
+    return client.submit(round, std::move(row), deadline);
+  };
+  group_ = std::make_unique<Group::Impl>(world_, std::move(everybody));
+  group_->rank = client.rank();
   const Bytes answer = client.submit("inspect", mine.encode(), deadline_);
   Reader reader(answer);
   for (const Bytes& row : split_rows(reader, client.size())) {
@@ -160,26 +168,26 @@ void BringUp::inspect() {
 // descriptors to. The coordinator has put the mechanisms in order; each trial leaves out what facts
 // of either side rule out.
 void BringUp::propose() {
-  Surroundings& around = *group_->around;
+  Surroundings& around = *world_->around;
   const std::size_t bytes =
       std::max(SegmentLayout(around.size()).bytes(), trial_bytes(around.size()));
   group_->segment =
-      group_->device->allocate(fmt::format("ranklink-segment-{}", around.rank()), bytes);
-  offer_ = make_offer(around, *group_->segment, deadline_);
+      world_->device->allocate(fmt::format("ranklink-segment-{}", around.rank()), bytes);
+  offer_ = make_offer(around, group_->circle, group_->segment.get(), deadline_);
   if (around.all_local) return;
   std::set<int> peers;
   for (int peer = 0; peer < around.size(); ++peer) {
     if (peer != around.rank() && !around.relayed(peer)) peers.insert(peer);
   }
-  around.pair_sockets =
-      around.meeting.meet(around.ranks, peers, Meeting::Reach::socket_files, deadline_);
+  around.pair_sockets = around.meeting.meet(group_->circle, around.ranks, peers,
+                                            Meeting::Reach::socket_files, deadline_);
   share_page();
 }
 
 // A rank that came by TCP has no control page yet: it gets the one of the lowest rank that it
 // shares a directory with. Who that is all ranks know, so it takes no asking.
 void BringUp::share_page() {
-  Surroundings& around = *group_->around;
+  Surroundings& around = *world_->around;
   const auto& reached = around.meeting.reached_by_file();
   const auto giver = [&](int rank) {
     const auto& lower = reached[static_cast<std::size_t>(rank)];
@@ -209,12 +217,12 @@ void BringUp::share_page() {
 
 // Try mechanism after mechanism, as the coordinator plans it from everybody's verdicts.
 void BringUp::try_out() {
-  Surroundings& around = *group_->around;
+  Surroundings& around = *world_->around;
   while (!plan_.decided) {
     const Mechanism& mechanism = find_mechanism(plan_.mechanism);
-    const VerdictRow row =
-        try_mechanism(around, mechanism, offer_, plan_.pairs.peers_of(around.rank()),
-                      group_->links[plan_.mechanism], deadline_);
+    const VerdictRow row = try_mechanism(around, group_->circle, mechanism, offer_,
+                                         plan_.pairs.peers_of(around.rank()),
+                                         group_->links[plan_.mechanism], deadline_);
     const Bytes answer = around.client.submit("try/verdicts", row.encode(), deadline_);
     Reader reader(answer);
     plan_ = Plan::decode(reader, around.size());
@@ -224,17 +232,19 @@ void BringUp::try_out() {
 
 // Build the routes that were decided, acknowledge the decision, and wait for the commit.
 void BringUp::agree() {
-  Client& client = *group_->client;
-  group_->decision = Decision::decode(plan_.decision);
-  if (group_->decision.size != client.size()) Reader::fail("a decision for another group");
-  build_routes();
+  Client& client = *world_->client;
+  world_->decision = Decision::decode(plan_.decision);
+  if (world_->decision.size != client.size()) Reader::fail("a decision for another group");
+  // Trials wrote here. No peer writes again before the commit.
+  Routes::prepare(group_->segment->data(), client.size());
+  group_->make_routes();
   Writer acknowledgement;
-  const Digest digest = group_->decision.digest();
+  const Digest digest = world_->decision.digest();
   acknowledgement.raw(digest);
   acknowledgement.raw(timeline_.encode());
   const Bytes commit = client.submit("agree", acknowledgement.take(), deadline_);
   Reader reader(commit);
-  Report& report = group_->report;
+  Report& report = world_->report;
   report.epoch = reader.get<std::uint32_t>();
   report.digest = to_hex(digest);
   const auto rows = split_rows(reader, client.size());
@@ -246,58 +256,17 @@ void BringUp::agree() {
   }
 }
 
-void BringUp::build_routes() {
-  Surroundings& around = *group_->around;
-  const Decision& decision = group_->decision;
-  const int me = around.rank();
-  std::byte* own = group_->segment->data();
-  // Trials wrote here. No peer writes again before the commit.
-  std::memset(own, 0, SegmentLayout(around.size()).signals_bytes());
-
-  std::vector<std::unique_ptr<Route>> routes(static_cast<std::size_t>(around.size()));
-  for (int peer = 0; peer < around.size(); ++peer) {
-    if (peer == me) continue;
-    const std::string& out = decision.mechanism(me, peer);
-    const std::string& in = decision.mechanism(peer, me);
-    // A stream serves both directions, so it is kept, and listened to, if either one uses it.
-    std::unique_ptr<Route> stream;
-    if (!find_mechanism(out).maps || !find_mechanism(in).maps) {
-      Link& link = group_->links["stream"][peer];
-      if (!link.stream) Reader::fail("a decision for a stream that doesn't stand");
-      stream = make_stream_route(std::move(link.stream), own, group_->segment->size(), peer);
-    }
-    auto& route = routes[static_cast<std::size_t>(peer)];
-    if (find_mechanism(out).maps) {
-      route = make_mapped_route(group_->links[out][peer].memory->data(), std::move(stream));
-    } else {
-      route = std::move(stream);
-    }
-  }
-  // Losing trials are released.
-  for (auto& [name, links] : group_->links) {
-    std::erase_if(links, [&, &mechanism = name](const auto& entry) {
-      return decision.mechanism(me, entry.first) != mechanism;
-    });
-  }
-  Group::Impl* group = group_.get();
-  group_->routes = std::make_unique<Routes>(
-      me, around.size(), own, std::move(routes), around.client.page(),
-      Routes::Watch{.check = [group](int peer, bool open) { group->check_peer(peer, open); },
-                    .late = [group](int peer, const char* what) { group->late(peer, what); },
-                    .lost = [group](int peer) { group->lost(peer); }});
-}
-
 // The group stands: say what it is.
 void BringUp::ready() {
-  group_->meeting->stop_listening();
+  world_->meeting->stop_listening_on_files();
   timeline_.end();
-  group_->report.ready_ms = timeline_.total_ms();
+  world_->report.ready_ms = timeline_.total_ms();
   // What the others sent ends where they acknowledged; of itself this rank knows the rest.
-  std::vector<StepReport>& steps = group_->report.timeline;
-  std::erase_if(steps, [&](const StepReport& s) { return s.rank == group_->rank(); });
+  std::vector<StepReport>& steps = world_->report.timeline;
+  std::erase_if(steps, [&](const StepReport& s) { return s.rank == group_->rank; });
   const Bytes mine = timeline_.encode();
   Reader reader(mine);
-  const auto own = Timeline::decode(reader, group_->rank());
+  const auto own = Timeline::decode(reader, group_->rank);
   steps.insert(steps.end(), own.begin(), own.end());
   std::stable_sort(steps.begin(), steps.end(),
                    [](const StepReport& a, const StepReport& b) { return a.rank < b.rank; });

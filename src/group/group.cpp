@@ -1,12 +1,10 @@
 #include "ranklink/group.hpp"
 
-#include <fmt/format.h>
-
-#include "collective/collectives.h"
 #include "group/bring_up.h"
 #include "group/group_impl.h"
 #include "group/report.h"
 #include "group/shared_buffer.h"
+#include "group/split.h"
 
 namespace ranklink {
 
@@ -22,156 +20,129 @@ Group& Group::operator=(Group&& other) noexcept {
   return *this;
 }
 Group::~Group() {
-  if (impl_ && impl_->forked()) static_cast<void>(impl_.release());  // all of it is the parent's
+  if (impl_ && impl_->world->forked()) {
+    static_cast<void>(impl_.release());  // all of it is the parent's
+  }
 }
 
-int Group::rank() const { return impl_->rank(); }
+int Group::rank() const { return impl_->rank; }
 int Group::size() const { return impl_->size(); }
 const Report& Group::report() const {
-  fill_report(*impl_);
-  return impl_->report;
+  if (!impl_->report) impl_->report = make_report(*impl_);
+  return *impl_->report;
 }
 
-void Group::all_reduce(std::span<float> data) {
-  impl_->operate("all_reduce",
-                 [&](Deadline deadline) { all_reduce_sum(*impl_->routes, data, deadline); });
+void Group::run(const Call& call) { impl_->run(call); }
+Work Group::start(const Call& call) { return impl_->start(call); }
+
+void Group::all_to_all_v(const void* input, std::span<const std::size_t> send_counts,
+                         std::span<const std::size_t> send_offsets, void* output,
+                         std::span<const std::size_t> recv_counts,
+                         std::span<const std::size_t> recv_offsets, DataType type) {
+  for (const auto& numbers : {send_counts, send_offsets, recv_counts, recv_offsets}) {
+    if (numbers.size() == static_cast<std::size_t>(size())) continue;
+    throw Error({.code = ErrorCode::bad_argument,
+                 .rank = rank(),
+                 .step = "all_to_all_v",
+                 .cause = "counts and offsets are not as many as ranks",
+                 .remedy = "give one count and one offset for each rank, in both directions"});
+  }
+  Call call{Collective::all_to_all_v, input, output, 0, type};
+  call.send_counts = send_counts.data();
+  call.send_offsets = send_offsets.data();
+  call.recv_counts = recv_counts.data();
+  call.recv_offsets = recv_offsets.data();
+  run(call);
 }
 
-void Group::barrier() {
-  impl_->operate("barrier",
-                 [&](Deadline deadline) { ranklink::barrier(*impl_->routes, deadline); });
+void Group::send(const void* data, std::size_t count, DataType type, int to) {
+  // Only a receive writes into it.
+  const Transfer transfer{Transfer::Kind::send, to, const_cast<void*>(data),
+                          bytes_of_message(count, type)};
+  exchange({&transfer, 1});
 }
 
-void Group::fail(const std::string& cause, const std::string& remedy) {
-  if (impl_->forked() || impl_->client->failed()) return;
-  impl_->client->fail(Error({.code = ErrorCode::rank_failed,
-                             .rank = impl_->rank(),
-                             .step = impl_->client->page().step(impl_->rank()),
-                             .cause = cause,
-                             .remedy = remedy}));
+void Group::recv(void* data, std::size_t count, DataType type, int from) {
+  const Transfer transfer{Transfer::Kind::recv, from, data, bytes_of_message(count, type)};
+  exchange({&transfer, 1});
+}
+
+void Group::exchange(std::span<const Transfer> transfers) {
+  Call call{.collective = Collective::exchange, .count = transfers.size()};
+  call.transfers = transfers.data();
+  run(call);
+}
+
+std::optional<Group> Group::split(int color, int key) {
+  auto part = split_group(*impl_, color, key);
+  if (!part) return std::nullopt;
+  return Group(std::move(part));
 }
 
 SharedBuffer Group::make_shared_buffer(std::size_t size) {
-  std::unique_ptr<SharedBuffer::Impl> buffer;
-  impl_->operate("make_shared_buffer",
-                 [&](Deadline deadline) { buffer = share_memory(*impl_, size, deadline); });
-  return SharedBuffer(std::move(buffer));
+  return SharedBuffer(share_memory(*impl_, size, nullptr));
 }
 
-void Group::Impl::operate(const char* name, const std::function<void(Deadline)>& body) {
-  if (forked()) {
-    throw Error(
-        {.code = ErrorCode::group_closed,
-         .rank = rank(),
-         .step = name,
-         .cause = fmt::format("this process (pid {}) was forked from the one that made the "
-                              "group (pid {})",
-                              ::getpid(), owner),
-         .remedy = "use the group in the process that made it, or join one after the fork"});
-  }
-  if (client->failed()) {
-    throw Error({.code = ErrorCode::group_closed,
-                 .rank = client->failure()->rank(),
-                 .step = name,
-                 .cause = fmt::format("the group has failed before: {}", client->failure()->what()),
-                 .remedy = "leave this group, and make a new one"});
-  }
-  client->enter(name);
-  client->page().begin_operation(rank(), ++operations);
-  try {
-    body(op_deadline());
-  } catch (const Error& error) {
-    if (client->failed()) throw;
-    Error full = with(error, [&](Error::Parts& p) {
-      if (p.rank < 0) p.rank = rank();
-      if (p.step.empty()) p.step = client->page().step(p.rank);
-      if (p.context.empty()) {
-        p.context = fmt::format("rank {} was in {}", rank(), client->page().step(rank()));
-      }
-    });
-    // A broken stream is known by its end, a late peer by its silence: neither is the reason.
-    if (error.code() == ErrorCode::connection_lost) lost(error.rank());
-    if (error.code() == ErrorCode::op_timeout) throw client->best_reason([&] { return full; });
-    throw client->fail(full);
-  } catch (const std::exception& error) {
-    throw client->fail(Error({.code = ErrorCode::rank_failed,
-                              .rank = rank(),
-                              .step = client->page().step(rank()),
-                              .cause = error.what(),
-                              .remedy = "look at what this process may use: memory, threads"}));
-  }
-  client->page().end_operation(rank());
+SharedBuffer Group::register_memory(std::span<std::byte> memory) {
+  return SharedBuffer(share_memory(*impl_, memory.size(), memory.data()));
 }
 
-void Group::Impl::check_peer(int peer, bool stream_open) {
-  client->check();
-  const bool died = client->page().died(peer);
-  // Behind a stream that is still open the peer's last signals may be on their way: its end says.
-  if (!died && (stream_open || !client->has_left(peer))) return;
-  // It may have signalled before it went, so that the wait is about to end well: only a second look
-  // at the signal, by the caller, may count its absence. See gone_.
-  if (gone_ != peer) {
-    gone_ = peer;
-    return;
-  }
-  lost(peer);
+void Group::all_reduce(SharedBuffer& buffer, std::size_t count, DataType type, ReduceOp op,
+                       std::size_t offset) {
+  run({.collective = Collective::all_reduce,
+       .count = count,
+       .type = type,
+       .op = op,
+       .shared = &buffer,
+       .shared_offset = offset});
 }
 
-// Derived from what is seen of the peer from here; a reason that says more may come within moments.
-void Group::Impl::lost(int peer) {
-  ControlPage& page = client->page();
-  throw client->best_reason([&] {
-    Error::Parts parts{.code = ErrorCode::connection_lost,
-                       .rank = peer,
-                       .step = page.step(peer),
-                       .cause = fmt::format("the stream from rank {} closed", peer),
-                       .remedy = "look at the output of that rank, and at what lies between",
-                       .context = fmt::format("rank {} was in {}, waiting for rank {}", rank(),
-                                              page.step(rank()), peer)};
-    if (client->has_left(peer)) {
-      parts.code = ErrorCode::rank_left;
-      parts.step = page.step(rank());
-      parts.cause = fmt::format("rank {} left the group while rank {} waits for it", peer, rank());
-      parts.remedy = "call the same operations on all ranks before any leaves";
-    } else if (page.died(peer)) {
-      parts.code = ErrorCode::rank_died;
-      parts.cause = "the kernel marked its liveness word: its process ended, how isn't known here";
-      parts.remedy =
-          "look at the output of that rank, and at the kernel's log for an "
-          "out-of-memory kill";
-    }
-    return Error(std::move(parts));
-  });
+void Group::all_gather(SharedBuffer& buffer, std::size_t count, DataType type, std::size_t offset) {
+  run({.collective = Collective::all_gather,
+       .count = count,
+       .type = type,
+       .shared = &buffer,
+       .shared_offset = offset});
 }
 
-// Whom this rank waits for may itself wait for another: who hasn't come to this operation is to
-// blame.
-void Group::Impl::late(int peer, const char* awaited) {
-  ControlPage& page = client->page();
-  std::vector<int> missing;
-  for (int other = 0; other < size(); ++other) {
-    if (page.state(other) == ControlPage::State::alive &&
-        page.operation(other) < page.operation(rank())) {
-      missing.push_back(other);
-    }
-  }
-  const int blamed = missing.empty() ? peer : missing.front();
-  const auto where = [&](int other) {
-    const std::string step = page.step(other);
-    return fmt::format("rank {} is in {}", other, step.empty() ? "a step unknown here" : step);
-  };
-  std::string others = where(blamed);
-  for (std::size_t i = 1; i < std::min<std::size_t>(missing.size(), 16); ++i) {
-    others += "; " + where(missing[i]);
-  }
-  throw Error({.code = ErrorCode::op_timeout,
-               .rank = blamed,
-               .step = page.step(blamed),
-               .cause = fmt::format("{} did not come in {} ({})", awaited,
-                                    settings.value("RANKLINK_OP_TIMEOUT"), others),
-               .remedy = "look at what that rank does, or give it more time (RANKLINK_OP_TIMEOUT)",
-               .context = fmt::format("rank {} was in {}, waiting for rank {}", rank(),
-                                      page.step(rank()), peer)});
+void Group::reduce_scatter(SharedBuffer& buffer, std::size_t count, DataType type, ReduceOp op,
+                           std::size_t offset) {
+  run({.collective = Collective::reduce_scatter,
+       .count = count,
+       .type = type,
+       .op = op,
+       .shared = &buffer,
+       .shared_offset = offset});
+}
+
+void Group::broadcast(SharedBuffer& buffer, std::size_t count, DataType type, int root,
+                      std::size_t offset) {
+  run({.collective = Collective::broadcast,
+       .count = count,
+       .type = type,
+       .root = root,
+       .shared = &buffer,
+       .shared_offset = offset});
+}
+
+void Group::all_to_all(SharedBuffer& buffer, std::size_t count, DataType type, std::size_t offset) {
+  run({.collective = Collective::all_to_all,
+       .count = count,
+       .type = type,
+       .shared = &buffer,
+       .shared_offset = offset});
+}
+
+void Group::fail(const std::string& cause, const std::string& remedy) {
+  if (impl_->world->forked()) return;
+  const std::lock_guard lock(impl_->world->mutex);
+  Client& client = *impl_->world->client;
+  if (client.failed()) return;
+  client.fail(Error({.code = ErrorCode::rank_failed,
+                     .rank = client.rank(),
+                     .step = client.page().step(client.rank()),
+                     .cause = cause,
+                     .remedy = remedy}));
 }
 
 }  // namespace ranklink

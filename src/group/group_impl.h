@@ -1,61 +1,108 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <functional>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/settings.h"
-#include "device/device.h"
-#include "exchange/decide.h"
-#include "exchange/mechanism.h"
-#include "group/joining.h"
+#include "collective/algorithm.h"
+#include "group/connect.h"
+#include "group/worker.h"
+#include "group/world.h"
 #include "ranklink/group.hpp"
-#include "rendezvous/client.h"
 #include "route/routes.h"
 
 namespace ranklink {
 
-/// A group that stands. Members are in the order in which they need each other.
+/// A group that stands: all ranks of a job, or some of them.
 class Group::Impl {
  public:
-  pid_t owner = ::getpid();
-  Settings settings;
-  std::shared_ptr<HostedServer> hosted;     ///< if this rank serves the rendezvous
-  std::shared_ptr<HostedServer> successor;  ///< if it would take it over
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Meeting> meeting;
-  std::unique_ptr<Surroundings> around;
+  Impl(std::shared_ptr<World> shared, Circle circle);
+  /// Ends what was started and still goes on; waits for no peer.
+  ~Impl();
+
+  std::shared_ptr<World> world;
+  Circle circle;  ///< its members, and how they hand each other rows
+  int rank = 0;   ///< in this group
   std::unique_ptr<Memory> segment;
-  std::map<std::string, std::map<int, Link>> links;  ///< by mechanism, then peer
-  Decision decision;
+  Links links;
   std::unique_ptr<Routes> routes;
-  Report report;
-  std::uint64_t operations = 0;
+  std::unique_ptr<Workspace> work;
+  std::optional<Report> report;  ///< when somebody has asked
 
-  /// This process was forked after the group was made: its threads aren't here, and what it would
-  /// send, it would send in the parent's name.
-  bool forked() const { return owner != ::getpid(); }
-  int rank() const { return client->rank(); }
-  int size() const { return client->size(); }
-  Deadline op_deadline() const { return settings.deadline("RANKLINK_OP_TIMEOUT"); }
+  int size() const { return static_cast<int>(circle.members.size()); }
+  int rank_in_job(int member) const { return circle.members[static_cast<std::size_t>(member)]; }
+  int me() const { return rank_in_job(rank); }
+  ControlPage& page() { return world->page(); }
+  /// Counts the calls of this group; the same on all ranks.
+  std::uint64_t sequence() const { return operation_.sequence; }
 
-  /// Runs one collective: names it for peers to see, and turns what goes wrong in it into the
+  /// Does one call, in this thread.
+  void run(const Call& call);
+  Work start(const Call& call);
+
+  /// Runs one call's body: names it for peers to see, and turns what goes wrong in it into the
   /// Error that all ranks report.
-  void operate(const char* name, const std::function<void(Deadline)>& body);
+  template <typename Body>
+  void operate(Collective collective, std::uint32_t tag, const Body& body) {
+    begin(collective, tag);
+    try {
+      body();
+      routes->end();
+    } catch (...) {
+      fail_operation();
+    }
+    page_->end_operation(me_, operation_);
+  }
+  /// As operate(), for what also uses the rendezvous: other groups of this process wait meanwhile.
+  template <typename Body>
+  void operate_alone(Collective collective, const Body& body) {
+    settle_down();
+    const std::lock_guard lock(world->mutex);
+    operate(collective, 0, [&] {
+      // Rounds are named after the step.
+      world->client->enter(std::string(to_string(collective)));
+      body(world->op_deadline());
+    });
+  }
 
-  /// For Routes: throws if the job has failed or the peer that is waited for is gone.
+  /// Waits until all that was started has ended.
+  void settle_down();
+
+  /// What the routes need; makes them.
+  void make_routes();
+
+ private:
+  void begin(Collective collective, std::uint32_t tag);
+  [[noreturn]] void refuse(Collective collective);
+  [[noreturn]] void fail_operation();
+  void execute(const Call& call);
   void check_peer(int peer, bool stream_open);
   [[noreturn]] void late(int peer, const char* awaited);
   [[noreturn]] void lost(int peer);
+  [[noreturn]] void mismatch(int peer, std::uint32_t tag, std::uint32_t size, std::size_t expected);
+  std::string where() const;
 
- private:
-  int gone_ = -1;  ///< the peer that was gone when it was last looked at
+  Operation operation_;
+  int me_ = 0;  ///< rank in the job
+  ControlPage* page_ = nullptr;
+  Choice choice_;
+  bool all_mapped_ = false;  ///< all pairs of the group, so it is the same on all ranks
+  std::atomic<bool> closing_{false};
+  int gone_ = -1;                   ///< the peer that was gone when it was last looked at
+  std::unique_ptr<Worker> worker_;  ///< ends first: it uses all the rest
 };
+
+/// The tag of a call's messages: what ranks must agree on, but for the count.
+std::uint32_t tag_of(const Call& call);
+/// As in `all_reduce f32 sum`.
+std::string describe_tag(std::uint32_t tag);
+
+/// Throws Error(bad_argument) for more than memory holds.
+std::size_t bytes_of_message(std::size_t count, DataType type);
+/// Throws Error(bad_argument) for a call that no rank can do.
+void check_call(const Call& call, int rank, int size);
 
 }  // namespace ranklink

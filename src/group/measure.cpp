@@ -1,9 +1,7 @@
 #include "group/measure.h"
 
 #include <chrono>
-#include <map>
-
-#include "collective/collectives.h"
+#include <cstring>
 
 namespace ranklink {
 namespace {
@@ -18,8 +16,7 @@ double now() {
 
 class Probe {
  public:
-  Probe(Routes& routes, int peer, Deadline deadline)
-      : routes_(routes), peer_(peer), deadline_(deadline) {}
+  Probe(Routes& routes, int peer) : routes_(routes), peer_(peer) {}
 
   /// Both sides call it; who `leads` gets the seconds of half a round trip.
   double ping_pong(bool leads) {
@@ -35,52 +32,57 @@ class Probe {
 
   /// Both sides call it; who `sends` gets bytes a second.
   double stream(bool sends) {
-    const std::size_t chunk = routes_.layout().chunk();
-    const Bytes data(chunk);
+    const std::size_t chunk = routes_.max_message() / 2;
+    std::vector<std::byte> data(chunk);
     double rate = 0;
     for (const std::size_t bytes : {kBytes / 16, kBytes}) {  // the first warms up
+      const std::size_t messages = (bytes + chunk - 1) / chunk;
       const double begin = now();
-      for (std::size_t sent = 0; sends && sent < bytes; sent += chunk) {
-        routes_.put(peer_, Channel::gather, data, deadline_);
+      for (std::size_t i = 0; i < messages; ++i) {
+        if (sends) {
+          std::byte* place = routes_.reserve(chunk);
+          std::memcpy(place, data.data(), chunk);
+          routes_.put(peer_, {place, chunk});
+        } else {
+          std::memcpy(data.data(), routes_.wait(peer_, chunk).data(), chunk);
+          routes_.release(peer_);
+        }
       }
-      if (sends) tell();
-      hear();
-      if (!sends) tell();
-      const std::size_t rounded = (bytes + chunk - 1) / chunk * chunk;
-      rate = static_cast<double>(rounded) / (now() - begin);
+      sends ? hear() : tell();
+      rate = static_cast<double>(messages * chunk) / (now() - begin);
     }
     return rate;
   }
 
  private:
-  // Each direction counts its own signals; both sides make the same number of them.
-  void tell() { routes_.signal(peer_, Channel::probe, ++told_, deadline_); }
-  void hear() { routes_.wait(peer_, Channel::probe, ++heard_, deadline_); }
+  void tell() { routes_.put(peer_, {}); }
+  void hear() {
+    routes_.wait(peer_, 0);
+    routes_.release(peer_);
+  }
 
   Routes& routes_;
   int peer_;
-  Deadline deadline_;
-  std::uint32_t told_ = 0;
-  std::uint32_t heard_ = 0;
 };
 
 }  // namespace
 
 std::vector<RouteFigure> measure_routes(Group::Impl& group) {
   std::vector<RouteFigure> figures;
-  group.operate("measure", [&](Deadline deadline) {
+  const Call all_together{Collective::barrier};
+  group.operate(Collective::barrier, tag_of(all_together), [&] {
     const int size = group.size();
-    const int me = group.rank();
+    const int me = group.rank;
     const auto measured = [&](int a, int b) {
       return size <= kLargestFull || b - a == 1 || (a == 0 && b == size - 1);
     };
     for (int a = 0; a < size; ++a) {
       for (int b = a + 1; b < size; ++b) {
         if (!measured(a, b)) continue;
-        barrier(*group.routes, deadline);  // so that pairs don't disturb each other
+        kBarrierFlat.run(*group.work, all_together);  // so that pairs don't disturb each other
         if (me != a && me != b) continue;
         const int peer = me == a ? b : a;
-        Probe probe(*group.routes, peer, deadline);
+        Probe probe(*group.routes, peer);
         RouteFigure figure{.from = me, .to = peer};
         figure.latency = probe.ping_pong(me == a);
         const double forth = probe.stream(me == a);
@@ -89,7 +91,7 @@ std::vector<RouteFigure> measure_routes(Group::Impl& group) {
         figures.push_back(figure);
       }
     }
-    barrier(*group.routes, deadline);
+    kBarrierFlat.run(*group.work, all_together);
   });
   return figures;
 }

@@ -8,14 +8,13 @@
 
 namespace ranklink {
 
-void fill_report(Group::Impl& group) {
-  Report& report = group.report;
-  if (!report.routes.empty()) return;
-  const Surroundings& around = *group.around;
-  const Decision& decision = group.decision;
-  report.rank = group.rank();
+Report make_report(const Group::Impl& group) {
+  Report report = group.world->report;
+  const Surroundings& around = *group.world->around;
+  const Decision& decision = group.world->decision;
+  report.rank = group.rank;
   report.size = group.size();
-  for (int rank = 0; rank < group.size(); ++rank) {
+  for (const int rank : group.circle.members) {
     const Party party = around.party(rank);
     const Facts& facts = party.facts;
     RankReport entry{.rank = rank,
@@ -31,8 +30,8 @@ void fill_report(Group::Impl& group) {
     }
     report.ranks.push_back(std::move(entry));
   }
-  for (int from = 0; from < group.size(); ++from) {
-    for (int to = 0; to < group.size(); ++to) {
+  for (const int from : group.circle.members) {
+    for (const int to : group.circle.members) {
       RouteReport route{.from = from, .to = to, .route = "self", .mechanism = {}, .verdicts = {}};
       if (from != to) {
         const std::string& mechanism = decision.mechanism(from, to);
@@ -47,30 +46,30 @@ void fill_report(Group::Impl& group) {
   }
   for (const SettingRow& row : setting_table()) {
     if (row.scope == SettingScope::internal || row.scope == SettingScope::launcher) continue;
-    const Setting& setting = group.settings.get(row.name);
+    const Setting& setting = group.world->settings.get(row.name);
     if (setting.origin == Origin::unset) continue;
     report.settings.push_back({std::string(row.name), row.secret ? "(set)" : setting.value,
                                std::string(to_string(setting.origin))});
   }
+  return report;
 }
 
 void warn_of_slow_routes(const Group::Impl& group) {
   // Rank 0 speaks for all; a setting that asked for it needs no warning.
-  if (group.rank() != 0 || group.settings.value("RANKLINK_MECHANISM") == "none") return;
-  const Decision& decision = group.decision;
+  if (group.rank != 0 || group.world->settings.value("RANKLINK_MECHANISM") == "none") return;
+  const Decision& decision = group.world->decision;
   std::size_t slow = 0;
   std::string first;
   for (int from = 0; from < group.size(); ++from) {
     for (int to = 0; to < group.size(); ++to) {
       if (from == to || find_mechanism(decision.mechanism(from, to)).maps) continue;
-      if (++slow > 1) continue;
-      first = fmt::format("the first is from rank {} to rank {}", from, to);
+      ++slow;
+      // Of a pair, one direction may work, and say nothing.
       for (const VerdictMatrix& matrix : decision.verdicts) {
         const Verdict& verdict = matrix.at(from, to);
-        if (verdict.yes || verdict.cause.empty()) continue;
-        first +=
-            fmt::format(" ({}: {}; remedy: {})", verdict.mechanism, verdict.cause, verdict.remedy);
-        break;
+        if (!first.empty() || verdict.yes || verdict.cause.empty()) continue;
+        first = fmt::format("the first no is from rank {} to rank {} ({}: {}; remedy: {})", from,
+                            to, verdict.mechanism, verdict.cause, verdict.remedy);
       }
     }
   }

@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "exchange/coordinator.h"
 #include "exchange/trial.h"
+#include "group/connect.h"
 
 namespace ranklink {
 
@@ -28,24 +30,36 @@ std::span<std::byte> SharedBuffer::peer(int rank) const {
   return {memory->data(), impl_->size};
 }
 
+void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset,
+             std::vector<std::byte*>& places) {
+  if (buffer.impl().group != group) {
+    throw Error({.code = ErrorCode::bad_argument,
+                 .cause = "the shared buffer was made by another group",
+                 .remedy = "use it with the group that made it"});
+  }
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    places[rank] = buffer.peer(static_cast<int>(rank)).data() + offset;
+  }
+}
+
 namespace {
 
 // All ranks find the same one to blame: the first that differs from rank 0.
-void need_same_size(Surroundings& around, std::size_t size, Deadline deadline) {
+void need_same_size(Group::Impl& group, std::size_t size, Deadline deadline) {
   Writer row;
   row.put(static_cast<std::uint64_t>(size));
-  const Bytes all = around.client.submit(around.client.step() + "/size", row.take(), deadline);
+  const Bytes all = group.circle.submit("make_shared_buffer/size", row.take(), deadline);
   Reader reader(all);
-  const auto rows = split_rows(reader, around.size());
-  const auto size_of = [&](int rank) {
+  const auto rows = split_rows(reader, group.size());
+  const auto size_of_rank = [&](int rank) {
     return Reader(rows[static_cast<std::size_t>(rank)]).get<std::uint64_t>();
   };
-  for (int rank = 1; rank < around.size(); ++rank) {
-    if (size_of(rank) == size_of(0)) continue;
+  for (int rank = 1; rank < group.size(); ++rank) {
+    if (size_of_rank(rank) == size_of_rank(0)) continue;
     throw Error({.code = ErrorCode::bad_argument,
-                 .rank = rank,
-                 .cause = fmt::format("it asks for a shared buffer of {} bytes, rank 0 for {}",
-                                      size_of(rank), size_of(0)),
+                 .rank = group.rank_in_job(rank),
+                 .cause = fmt::format("it asks for a shared buffer of {} bytes, rank {} for {}",
+                                      size_of_rank(rank), group.rank_in_job(0), size_of_rank(0)),
                  .remedy = "give the same size on all ranks"});
   }
 }
@@ -53,62 +67,49 @@ void need_same_size(Surroundings& around, std::size_t size, Deadline deadline) {
 }  // namespace
 
 std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t size,
-                                                 Deadline deadline) {
+                                                 std::byte* place) {
   if (size == 0) {
     throw Error({.code = ErrorCode::bad_argument,
                  .cause = "a shared buffer of no bytes",
                  .remedy = "ask for at least one"});
   }
-  Surroundings& around = *group.around;
   auto buffer = std::make_unique<SharedBuffer::Impl>();
-  buffer->rank = around.rank();
-  buffer->size = size;
-  buffer->peers.resize(static_cast<std::size_t>(around.size()));
-  const std::size_t bytes = std::max(size, trial_bytes(around.size()));
-  buffer->own = group.device->allocate(fmt::format("ranklink-buffer-{}", around.rank()), bytes);
-  need_same_size(around, size, deadline);
-  const Offer offer = make_offer(around, *buffer->own, deadline);
-  // Only what the group agreed on is used: no rank decides alone on something else.
-  const Decision& decision = group.decision;
-  for (const VerdictMatrix& matrix : decision.verdicts) {
-    const Mechanism& mechanism = find_mechanism(matrix.mechanism());
-    if (!mechanism.maps) continue;
-    const auto uses = [&](int from, int to) {
-      return decision.mechanism(from, to) == matrix.mechanism();
-    };
-    std::vector<int> peers;
-    bool any = false;
-    for (int a = 0; a < around.size(); ++a) {
-      for (int b = 0; b < around.size(); ++b) {
-        if (a == b || (!uses(a, b) && !uses(b, a))) continue;
-        any = true;
-        if (a == around.rank()) peers.push_back(b);
+  group.operate_alone(Collective::make_shared_buffer, [&](Deadline deadline) {
+    World& world = *group.world;
+    const std::size_t bytes = std::max(size, trial_bytes(world.around->size()));
+    buffer->group = group.circle.number;
+    buffer->rank = group.rank;
+    buffer->size = size;
+    buffer->peers.resize(group.circle.members.size());
+    const std::string name = fmt::format("ranklink-buffer-{}", group.me());
+    // A trial writes patterns: what is in the caller's memory is kept meanwhile.
+    Bytes kept;
+    if (place != nullptr) {
+      if (size < bytes) {
+        throw Error({.code = ErrorCode::bad_argument,
+                     .cause = fmt::format("{} bytes are too few to be registered", size),
+                     .remedy = fmt::format("register at least {} bytes", bytes)});
       }
+      buffer->own = world.device->adopt(name, {place, size});
+      kept.assign(place, place + size);
+    } else {
+      buffer->own = world.device->allocate(name, bytes);
     }
-    if (!any) continue;
-    std::map<int, Link> links;
-    const VerdictRow row = try_mechanism(around, mechanism, offer, peers, links, deadline);
-    for (const VerdictRow::Entry& entry : row.entries) {
-      for (const auto& [verdict, from, to] :
-           {std::tuple(&entry.to_peer, around.rank(), entry.peer),
-            std::tuple(&entry.from_peer, entry.peer, around.rank())}) {
-        if (verdict->yes || !uses(from, to)) continue;
-        throw Error({.code = ErrorCode::mechanism_unavailable,
-                     .rank = verdict->rank,
-                     .peer = entry.peer,
-                     .cause = fmt::format("{} worked at bring-up and fails for a shared buffer: {}",
-                                          matrix.mechanism(), verdict->cause),
-                     .remedy = verdict->remedy});
-      }
-      if (uses(around.rank(), entry.peer)) {
-        buffer->peers[static_cast<std::size_t>(entry.peer)] =
-            std::move(links.at(entry.peer).memory);
-      }
+    need_same_size(group, size, deadline);
+    Links links = connect_as_decided(
+        world, group.circle, buffer->own.get(), [](int, int) { return true; }, false, deadline);
+    for (std::size_t i = 0; i < buffer->peers.size(); ++i) {
+      const int peer = group.circle.members[i];
+      if (peer == group.me()) continue;
+      const std::string& mechanism = world.decision.mechanism(group.me(), peer);
+      if (!find_mechanism(mechanism).maps) continue;
+      buffer->peers[i] = std::move(links[mechanism].at(peer).memory);
     }
-  }
-  // The trial wrote patterns; when all have cleared theirs, nobody sees anything but zeros.
-  std::memset(buffer->own->data(), 0, bytes);
-  around.client.submit("make_shared_buffer/cleared", {}, deadline);
+    // When all have done this, nobody sees anything but zeros, or what was there.
+    std::memset(buffer->own->data(), 0, bytes);
+    std::copy(kept.begin(), kept.end(), buffer->own->data());
+    group.circle.submit("make_shared_buffer/cleared", {}, deadline);
+  });
   return buffer;
 }
 

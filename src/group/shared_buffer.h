@@ -10,15 +10,21 @@ namespace ranklink {
 
 class SharedBuffer::Impl {
  public:
+  std::uint32_t group = 0;  ///< its number
   int rank = 0;
   std::size_t size = 0;
   std::unique_ptr<Memory> own;
   std::vector<std::unique_ptr<Memory>> peers;  ///< by rank; empty where no memory is shared
 };
 
-/// Makes memory on every rank and maps it into the others by the mechanisms that the group agreed
-/// on. Each mapping passes the trial's pattern check before anybody gets it.
+/// Makes memory on every rank, or takes `place`, and maps it into the others by the mechanisms that
+/// the job agreed on. Each mapping passes the trial's pattern check before anybody gets it.
 std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t size,
-                                                 Deadline deadline);
+                                                 std::byte* place);
+
+/// Where `offset` of the buffer stands here, by rank of `group`. Throws Error(bad_argument) if it
+/// is of another group.
+void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset,
+             std::vector<std::byte*>& places);
 
 }  // namespace ranklink

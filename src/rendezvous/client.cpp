@@ -310,7 +310,7 @@ void Client::throw_failure(const Error& error) {
   failure_ = error;
   if (error.rank() == rank() || !error.context().empty()) throw error;
   throw with(error, [&](Error::Parts& p) {
-    p.context = fmt::format("rank {} was in step {}", rank(), step_);
+    p.context = fmt::format("rank {} was in step {}", rank(), page_ ? page_->step(rank()) : step_);
   });
 }
 

@@ -12,6 +12,14 @@
 #include "base/bytes.h"
 #include "base/error_codec.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define RANKLINK_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RANKLINK_THREAD_SANITIZER 1
+#endif
+#endif
+
 namespace ranklink {
 namespace {
 
@@ -20,6 +28,25 @@ constexpr std::size_t kStepWords = 6;                 // 48 bytes of text
 constexpr std::size_t kFailureBytes = 1792;
 constexpr std::size_t kFailureText = 400;  // a text's share of kFailureBytes
 constexpr int kMaxRanks = 65'536;
+constexpr std::uint32_t kAwaitsAny = 0xffff'ffff;
+
+// An operation in one word: whether the rank is in it, the collective, the group, the number.
+std::uint64_t pack(Operation operation, bool in) {
+  return (in ? 1 : 0) | (static_cast<std::uint64_t>(operation.collective) + 1) << 1 |
+         static_cast<std::uint64_t>(operation.group) << 8 | operation.sequence << 24;
+}
+
+std::optional<Operation> unpack(std::uint64_t word) {
+  const std::uint64_t collective = word >> 1 & 0x7f;
+  // Nothing a peer wrote is used unchecked.
+  if (collective == 0 ||
+      collective - 1 > static_cast<std::uint64_t>(Collective::make_shared_buffer)) {
+    return std::nullopt;
+  }
+  return Operation{.collective = static_cast<Collective>(collective - 1),
+                   .group = static_cast<std::uint16_t>(word >> 8),
+                   .sequence = word >> 24};
+}
 
 }  // namespace
 
@@ -30,13 +57,14 @@ struct alignas(64) ControlPage::Header {
 };
 
 struct alignas(64) ControlPage::Slot {
-  FutexWord liveness;
+  // What peers look at when they have done something, apart from what the rank stores in each call.
   FutexWord doorbell;
-  std::atomic<std::uint32_t> awaited;  // 1 + the rank that a sleeper waits for, or 0
+  std::atomic<std::uint32_t> awaited;  // 1 + the rank that a sleeper waits for, kAwaitsAny, or 0
+  FutexWord liveness;
   std::atomic<State> state;
-  std::atomic<std::uint32_t> step_version;  // odd while the step is being written
+  alignas(64) std::atomic<std::uint64_t> operation;  // see pack()
+  std::atomic<std::uint32_t> step_version;           // odd while the step is being written
   std::array<std::atomic<std::uint64_t>, kStepWords> step;
-  std::atomic<std::uint64_t> operation;     // twice the sequence number, plus one while in it
   std::atomic<std::uint32_t> failure_size;  // set last
   std::array<std::byte, kFailureBytes> failure;
 };
@@ -100,28 +128,28 @@ std::string ControlPage::step(int rank) const {
     }
     if (before % 2 == 0 && s.step_version.load(std::memory_order_acquire) == before) break;
   }
-  const std::uint64_t operation = s.operation.load(std::memory_order_acquire);
-  if (operation == 0) return text.data();
-  return fmt::format("{}{} #{}", operation % 2 == 0 ? "its program, after " : "", text.data(),
-                     operation / 2);
+  const std::uint64_t word = s.operation.load(std::memory_order_acquire);
+  const auto operation = unpack(word);
+  if (!operation) return text.data();
+  return fmt::format("{}{} #{}{}", word % 2 == 0 ? "its program, after " : "",
+                     to_string(operation->collective), operation->sequence,
+                     operation->group == 0 ? "" : " of a subgroup");
 }
 
-void ControlPage::begin_operation(int rank, std::uint64_t sequence) {
-  slot(rank).operation.store(sequence * 2 + 1, std::memory_order_release);
+void ControlPage::begin_operation(int rank, Operation operation) {
+  slot(rank).operation.store(pack(operation, true), std::memory_order_release);
 }
 
-void ControlPage::end_operation(int rank) {
-  Slot& s = slot(rank);
-  s.operation.store(s.operation.load(std::memory_order_relaxed) & ~std::uint64_t{1},
-                    std::memory_order_release);
+void ControlPage::end_operation(int rank, Operation operation) {
+  slot(rank).operation.store(pack(operation, false), std::memory_order_release);
 }
 
 void ControlPage::set_state(int rank, State state) {
   slot(rank).state.store(state, std::memory_order_release);
 }
 
-std::uint64_t ControlPage::operation(int rank) const {
-  return slot(rank).operation.load(std::memory_order_acquire) / 2;
+std::optional<Operation> ControlPage::operation(int rank) const {
+  return unpack(slot(rank).operation.load(std::memory_order_acquire));
 }
 
 ControlPage::State ControlPage::state(int rank) const {
@@ -148,6 +176,8 @@ bool ControlPage::publish_failure(int index, const Error& error) {
   return won;
 }
 
+bool ControlPage::failed() const { return header().winner.load(std::memory_order_acquire) != 0; }
+
 std::optional<Error> ControlPage::failure() const {
   const std::uint32_t winner = header().winner.load(std::memory_order_acquire);
   if (winner == 0 || winner > static_cast<std::uint32_t>(size_) + 1) return std::nullopt;
@@ -165,26 +195,41 @@ std::optional<Error> ControlPage::failure() const {
   }
 }
 
-std::uint32_t ControlPage::doorbell_value(int rank) const {
-  return slot(rank).doorbell.load(std::memory_order_acquire);
-}
-
-void ControlPage::wait_doorbell(int rank, int awaited, std::uint32_t seen, Deadline deadline,
-                                std::chrono::nanoseconds slice) const {
+// The sleeper names whom it waits for, then looks once more at what it waits for, and compares the
+// doorbell; the waker has stored that, and then reads the name: one of the two sees the other.
+void ControlPage::sleep(int rank, int awaited, const std::function<bool()>& ready,
+                        Deadline deadline, std::chrono::nanoseconds slice) const {
   Slot& s = slot(rank);
-  s.awaited.store(static_cast<std::uint32_t>(awaited) + 1, std::memory_order_seq_cst);
-  futex_wait(s.doorbell, seen, deadline, slice);
-  s.awaited.store(0, std::memory_order_relaxed);
-}
-
-// The sleeper names whom it waits for and then compares the doorbell, the ringer rings and then
-// reads the name: one of the two sees the other.
-void ControlPage::ring(int rank, int from) {
-  Slot& s = slot(rank);
-  s.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (s.awaited.load(std::memory_order_seq_cst) == static_cast<std::uint32_t>(from) + 1) {
-    futex_wake_all(s.doorbell);
+  {
+    const std::lock_guard lock(sleepers_->mutex);
+    const std::uint32_t name =
+        awaited == kAnyRank ? kAwaitsAny : static_cast<std::uint32_t>(awaited) + 1;
+    s.awaited.exchange(sleepers_->count++ == 0 ? name : kAwaitsAny, std::memory_order_seq_cst);
   }
+  order_before_wake();
+  const std::uint32_t seen = s.doorbell.load(std::memory_order_acquire);
+  if (!ready() && !failed()) futex_wait(s.doorbell, seen, deadline, slice);
+  const std::lock_guard lock(sleepers_->mutex);
+  s.awaited.store(--sleepers_->count == 0 ? 0 : kAwaitsAny, std::memory_order_seq_cst);
+}
+
+// ThreadSanitizer doesn't know fences: for it, wake() changes the word that the sleeper changes.
+void ControlPage::order_before_wake() {
+#if !RANKLINK_THREAD_SANITIZER
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+void ControlPage::wake(int rank, int from) {
+  Slot& s = slot(rank);
+#if RANKLINK_THREAD_SANITIZER
+  const std::uint32_t awaited = s.awaited.fetch_add(0, std::memory_order_seq_cst);
+#else
+  const std::uint32_t awaited = s.awaited.load(std::memory_order_relaxed);
+#endif
+  if (awaited != static_cast<std::uint32_t>(from) + 1 && awaited != kAwaitsAny) return;
+  s.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(s.doorbell);
 }
 
 void ControlPage::ring_all() {

@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -9,9 +12,17 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/mapping.h"
+#include "ranklink/collective.hpp"
 #include "ranklink/error.hpp"
 
 namespace ranklink {
+
+/// A call of a collective: the how manieth of its group it is.
+struct Operation {
+  Collective collective = Collective::barrier;
+  std::uint16_t group = 0;  ///< 0 for the job's first group; others have a number that is a hash
+  std::uint64_t sequence = 0;
+};
 
 /// One small memfd that all ranks of a host share, a slot a rank: the step it is in, whether it
 /// lives, how it failed. Whoever waits watches it, so a failure anywhere releases everyone.
@@ -34,17 +45,17 @@ class ControlPage {
 
   /// The rank's own slot.
   void set_step(int rank, const std::string& step);
-  /// The rank enters its collective number `sequence`, counted from 1; its step is the collective's
-  /// name. end_operation() says that it is back in its program.
-  void begin_operation(int rank, std::uint64_t sequence);
-  void end_operation(int rank);
+  /// The rank enters a call; its step is that call. end_operation() says that it is back in its
+  /// program.
+  void begin_operation(int rank, Operation operation);
+  void end_operation(int rank, Operation operation);
   void set_state(int rank, State state);
 
   /// As in `try`, `all_reduce #5`, or `its program, after all_reduce #5`.
   std::string step(int rank) const;
   State state(int rank) const;
-  /// The number of the collective that the rank is in, or was in last.
-  std::uint64_t operation(int rank) const;
+  /// The call that the rank is in, or was in last; nothing before its first.
+  std::optional<Operation> operation(int rank) const;
   /// True once the kernel has marked the rank's liveness word: its process ended without leaving.
   bool died(int rank) const;
 
@@ -52,17 +63,20 @@ class ControlPage {
   /// A primary reason replaces nothing: the first published one stands.
   /// Returns whether it is the one that all will report.
   bool publish_failure(int slot, const Error& error);
+  bool failed() const;
   /// The reason that won, if the job has failed. Cheap when it hasn't.
   std::optional<Error> failure() const;
 
-  /// Sleeps until `awaited` rings the rank's doorbell, or a failure does, at most `slice`. `seen`
-  /// is doorbell_value() from before the condition was last looked at. One thread of a rank at a
-  /// time.
-  void wait_doorbell(int rank, int awaited, std::uint32_t seen, Deadline deadline,
-                     std::chrono::nanoseconds slice) const;
-  std::uint32_t doorbell_value(int rank) const;
+  static constexpr int kAnyRank = -1;
+  /// Sleeps until `awaited` wakes this rank, or a failure does, at most `slice`; not if `ready`
+  /// says, once peers can see the sleeper, that there is nothing to wait for.
+  void sleep(int rank, int awaited, const std::function<bool()>& ready, Deadline deadline,
+             std::chrono::nanoseconds slice) const;
+  /// Stands between what a rank stores in shared memory and its calls of wake(): either the sleeper
+  /// sees the one, or wake() sees the sleeper.
+  static void order_before_wake();
   /// `from` has done something that `rank` may wait for: wakes it if it sleeps for just that.
-  void ring(int rank, int from);
+  void wake(int rank, int from);
   void ring_all();
 
   FutexWord& liveness_word(int rank);
@@ -78,6 +92,12 @@ class ControlPage {
   Fd fd_;
   Mapping mapping_;
   int size_ = 0;
+  // Threads of this process that sleep, each in a group of its own.
+  struct Sleepers {
+    std::mutex mutex;
+    int count = 0;
+  };
+  std::unique_ptr<Sleepers> sleepers_ = std::make_unique<Sleepers>();
 };
 
 /// A thread whose only work is to exist: the kernel marks the rank's liveness word when it dies,

@@ -1,24 +1,36 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/deadline.h"
 #include "rendezvous/control_page.h"
-#include "route/route.h"
 #include "route/segment.h"
+#include "route/stream.h"
 
 namespace ranklink {
 
-/// All routes of one rank, and its own segment: put and signal at any peer, wait for any peer's
-/// signal. What algorithms are written on. Used by one thread.
+/// All routes of one rank in one group: messages to any peer and from any peer, those between two
+/// ranks in their order. What algorithms are written on. Used by one thread.
+///
+/// A message goes out by put(), from space that reserve() gave, or from anywhere if it is small. It
+/// is read where it lies: wait() gives a view of the oldest message of a peer, and release() gives
+/// its space back. Inboxes and outbox have credits, so that a rank which runs ahead waits instead
+/// of overwriting what a peer hasn't read.
 class Routes {
  public:
-  /// What a wait needs from its surroundings, besides memory.
+  /// One way to a peer: its segment as mapped here, with its own mapping of ours, or a stream.
+  struct Peer {
+    std::byte* segment = nullptr;
+    std::unique_ptr<Stream> stream;
+  };
+
+  /// What a wait needs from its surroundings, besides memory. Ranks are numbered as in the group.
   struct Watch {
     /// Throws the job's Error if it has failed, or if `peer` is gone. Behind a stream that is open
     /// more may come from a peer that has left.
@@ -27,47 +39,130 @@ class Routes {
     std::function<void(int peer, const char* awaited)> late;
     /// The stream from `peer`, which is waited for, has closed: throws the Error that says why.
     std::function<void(int peer)> lost;
+    /// A message of another call, or of another size, has come: throws the Error that says so.
+    std::function<void(int peer, std::uint32_t tag, std::uint32_t size, std::size_t expected)>
+        mismatch;
   };
 
-  /// `own` is this rank's segment, whose signals hold `sequence`, after which collectives are
-  /// counted; `routes` by peer, empty for the rank itself. `page` must outlive this.
-  Routes(int rank, int size, std::byte* own, std::vector<std::unique_ptr<Route>> routes,
-         ControlPage& page, Watch watch, std::uint32_t sequence = 0);
+  struct Setup {
+    int rank = 0;
+    std::vector<int> members;  ///< the group's ranks, as numbered on the control page
+    std::byte* own = nullptr;  ///< this rank's segment, prepared
+    std::vector<Peer> peers;   ///< by rank
+    std::uint32_t sequence = 0;
+    /// Ranks share cores, so a wait leaves the core to others at once.
+    bool crowded = false;
+  };
+
+  /// `page` must outlive this.
+  Routes(Setup setup, ControlPage& page, Watch watch);
+
+  /// Clears what a segment of `size` ranks must hold before any peer uses it.
+  static void prepare(std::byte* segment, int size, std::uint32_t sequence = 0);
 
   int rank() const { return rank_; }
-  int size() const { return size_; }
-  const SegmentLayout& layout() const { return layout_; }
-  /// Counts the uses of a channel, from 1: the values of its signals. Each channel has its own
-  /// count, so that a signal is never more than one behind, however often the other channels are
-  /// used.
-  std::uint32_t next_sequence(Channel channel) {
-    return ++sequence_[static_cast<std::size_t>(channel)];
-  }
+  int size() const { return static_cast<int>(peers_.size()); }
+  /// The largest message.
+  std::size_t max_message() const { return layout_.bank_bytes(); }
+  /// Whether all peers share memory with this rank.
+  bool all_mapped() const { return streams_.empty(); }
+  bool mapped(int peer) const { return peers_[index(peer)].segment != nullptr; }
 
-  /// Writes into the inbox that `to` has for this rank.
-  void put(int to, Channel channel, ByteView bytes, Deadline deadline);
-  void signal(int to, Channel channel, std::uint32_t value, Deadline deadline);
-  /// Returns when `from` has signalled `value` or a later one.
-  void wait(int from, Channel channel, std::uint32_t value, Deadline deadline);
-  /// This rank's own inbox for `from`.
-  const std::byte* inbox(int from, Channel channel) const {
-    return own_ + layout_.inbox(from, channel);
+  /// Begins a call: its messages carry `tag`, and its waits end after `timeout`.
+  void begin(std::uint32_t tag, Milliseconds timeout) {
+    tag_ = tag;
+    timeout_ = timeout;
+    deadline_.reset();
   }
+  std::uint32_t tag() const { return tag_; }
+  /// Ends it: lets peers know what they may be asleep for.
+  void end();
+
+  /// Space in the outbox for one message of `bytes`, at most max_message(). It can be put to any
+  /// number of peers, until the next reserve(). Waits until peers have read what was there before.
+  std::byte* reserve(std::size_t bytes);
+  /// The same, or null if peers haven't read enough.
+  std::byte* try_reserve(std::size_t bytes);
+  /// Sends `message`: what reserve() gave, or at most SegmentLayout::kInline bytes of any memory.
+  void put(int to, ByteView message);
+  /// Whether put() would not wait for the peer to consume earlier messages.
+  bool has_room(int to);
+
+  /// The oldest message of `from` that isn't released, of exactly `size` bytes; waits for it.
+  ByteView wait(int from, std::size_t size);
+  /// The same, or nothing if it hasn't come.
+  std::optional<ByteView> look(int from, std::size_t size);
+  /// Gives back the oldest message of `from`.
+  void release(int from);
+
+  /// A long message between two ranks goes out only when its receiver is ready for it: one that
+  /// isn't must not hold space that messages to others need. grant() says so to the sender.
+  void grant(int from);
+  /// Whether `to` has made itself ready for one more than were used.
+  bool granted(int to);
+  void use_grant(int to) { ++peers_[index(to)].grants_used; }
+
+  /// Waits until `ready` says so, which depends on messages from several peers or on room for
+  /// messages to them. `peer` is one of them, to be named if they don't come.
+  void wait_for_any(int peer, const std::function<bool()>& ready) { wait_long(peer, true, ready); }
 
  private:
+  struct Link {
+    std::byte* segment = nullptr;
+    const std::byte* outbox = nullptr;  // the peer's
+    // Shared memory has the lower halves: a bank may be left after more messages than they count.
+    std::uint64_t sent = 0;         // messages to it
+    std::uint64_t credit = 0;       // of these, consumed, as last seen
+    std::uint64_t last_large = 0;   // of these, the last that it reads in the outbox
+    std::uint32_t received = 0;     // messages from it that were released
+    std::uint32_t credited = 0;     // of these, the peer knows of
+    std::uint32_t grants = 0;       // given to it
+    std::uint32_t grants_used = 0;  // of those it gave
+    bool grants_unsent = false;
+    std::size_t large_released = 0;  // bytes of them that weren't in slots, since then
+    bool credit_due = false;
+    bool unsettled = false;
+    std::unique_ptr<Stream> stream;
+  };
+
+  static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
+  std::uint64_t credit_of(Link& link, int peer);
+  bool bank_is_free(std::size_t bank);
+  void next_bank();
+  std::byte* take_space(std::size_t space);
+  void publish_credit(Link& link);
+  void publish_grants(Link& link);
+  void settle();
   void progress();
-  void idle(int peer, std::uint32_t seen, int round, Deadline deadline);
-  void until_sent(int to, const std::function<bool()>& send, Deadline deadline);
+  void put_by_stream(int to, Link& link, ByteView message);
+  void note_unsettled(Link& link, int peer);
+  /// Polls for a moment, then waits long.
+  template <typename Ready>
+  void wait_until(int peer, const Ready& ready);
+  void wait_long(int peer, bool any, const std::function<bool()>& ready);
+  void look_around(int peer);
+  void sleep(int peer, bool any, int sleeps, const std::function<bool()>& ready);
+  ByteView view(int from, std::size_t size);
 
   int rank_;
-  int size_;
+  std::vector<int> members_;
   std::byte* own_;
   SegmentLayout layout_;
-  std::vector<std::unique_ptr<Route>> routes_;
-  std::vector<int> streams_;  // peers whose route has a socket
+  std::vector<Link> peers_;
+  std::vector<int> streams_;  // peers behind a stream
   ControlPage* page_;
   Watch watch_;
-  std::array<std::uint32_t, kChannels> sequence_;
+  bool crowded_;
+
+  std::uint32_t tag_ = 0;
+  Milliseconds timeout_{};
+  std::optional<Deadline> deadline_;  // made when a wait turns out to last
+
+  std::size_t bank_ = 0;
+  std::size_t used_ = 0;                               // of the bank, bytes
+  std::vector<std::vector<std::uint64_t>> bank_last_;  // by bank and peer: the last message from it
+
+  std::vector<int> unsettled_;  // whom it was put to, or who gets a credit, since settle()
 };
 
 }  // namespace ranklink

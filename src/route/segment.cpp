@@ -5,10 +5,12 @@
 namespace ranklink {
 namespace {
 
-constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
-// All inboxes of one channel together, so that a large group takes no more memory than a small one.
-constexpr std::size_t kInboxBudget = 256 << 10;
+// A bank and its counterpart at a peer stay in a core's second-level cache.
+constexpr std::size_t kLargestBank = 256 << 10;
+constexpr std::size_t kSmallestBank = 16 << 10;
+// What all outboxes of a large group take, in banks' bytes: a rank may read from all of them.
+constexpr std::size_t kBankBudget = 4 << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -16,20 +18,11 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 }  // namespace
 
-SegmentLayout::SegmentLayout(int size) : size_(size) {
+SegmentLayout::SegmentLayout(int size) {
   const auto n = static_cast<std::size_t>(size);
-  chunk_ = round_up(std::clamp<std::size_t>(kInboxBudget / n, 1 << 10, 128 << 10), kLine);
-  signals_bytes_ = round_up(n * kChannels * kLine, kPage);
-  bytes_ = signals_bytes_ + round_up(n * 2 * chunk_, kPage);
-}
-
-std::size_t SegmentLayout::signal(int from, Channel channel) const {
-  return (static_cast<std::size_t>(from) * kChannels + static_cast<std::size_t>(channel)) * kLine;
-}
-
-std::size_t SegmentLayout::inbox(int from, Channel channel) const {
-  const std::size_t row = channel == Channel::scatter ? 0 : static_cast<std::size_t>(size_);
-  return signals_bytes_ + (row + static_cast<std::size_t>(from)) * chunk_;
+  inboxes_ = n * kLine;
+  outbox_ = round_up(inboxes_ + n * kSlots * kSlotBytes, kPage);
+  bank_bytes_ = round_up(std::clamp(kBankBudget / n, kSmallestBank, kLargestBank), kPage);
 }
 
 }  // namespace ranklink

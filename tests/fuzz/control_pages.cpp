@@ -17,15 +17,16 @@ void fuzz(ByteView input) {
     require(page.step(rank).size() < 128);
     page.died(rank);
     page.state(rank);
-    page.doorbell_value(rank);
+    const auto operation = page.operation(rank);
+    require(!operation || operation->collective <= Collective::make_shared_buffer);
   }
   page.failure();
 }
 
 std::vector<Bytes> seeds() {
   ControlPage page = ControlPage::create(2);
-  page.set_step(1, "all_reduce");
-  page.begin_operation(1, 3);
+  page.set_step(0, "try");
+  page.begin_operation(1, {Collective::all_reduce, 2, 3});
   page.publish_failure(1, Error({.code = ErrorCode::rank_failed,
                                  .rank = 1,
                                  .step = "try",

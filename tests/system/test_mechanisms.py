@@ -107,11 +107,12 @@ class Corrupted(SystemTest):
                            "the group stands")
                 events = process.events("holding")
                 self.assertEqual(len(events), 3, process.story())
-                # From outside: rank 1 has no mapping of rank 0's memory any more.
+                # From outside: ranks 0 and 1 have no mapping of each other's memory any more.
                 pids = {e["rank"]: e["pid"] for e in events}
                 maps = {rank: segments_of(pid) for rank, pid in pids.items()}
                 self.assertNotIn("ranklink-segment-0", maps[1])
-                self.assertEqual(maps[0]["ranklink-segment-1"], maps[1]["ranklink-segment-1"])
+                self.assertNotIn("ranklink-segment-1", maps[0])
+                self.assertEqual(maps[2]["ranklink-segment-0"], maps[0]["ranklink-segment-0"])
                 self.assertEqual(maps[2]["ranklink-segment-1"], maps[1]["ranklink-segment-1"])
                 self.open_gate()
                 self.assertEqual(process.wait(), 0, process.story())
@@ -121,7 +122,9 @@ class Corrupted(SystemTest):
                 self.assertEqual(len({e["report"]["digest"] for e in done}), 1)
                 report = done[0]["report"]
                 routes = self.routes_of(report)
+                # One direction alone is of no use.
                 self.assertEqual(routes.pop((1, 0))[0], "stream")
+                self.assertEqual(routes.pop((0, 1))[0], "stream")
                 self.assertEqual(set(routes.values()), {("mapped", "fd+socket")})
                 for mechanism in ("fd+socket", "fd+pidfd"):
                     no = self.verdict_of(report, (1, 0), mechanism)
@@ -155,7 +158,7 @@ class Corrupted(SystemTest):
         self.assertEqual({e["wrong"] for e in done}, {0}, process.story())
         routes = self.routes_of(done[0]["report"])
         streams = {pair for pair, route in routes.items() if route[0] == "stream"}
-        self.assertEqual(streams, {(1, 0), (0, 1), (3, 2)})
+        self.assertEqual(streams, {(1, 0), (0, 1), (3, 2), (2, 3)})
 
     def test_shared_buffer_beside_a_stream(self):
         process = self.launch(3, RANKS, "--buffer", 12288, env={

@@ -5,14 +5,13 @@
 #include <thread>
 
 #include "../unit/collective/rank_threads.h"
-#include "collective/collectives.h"
 
 namespace ranklink {
 namespace {
 
 using std::chrono::seconds;
 
-Deadline safety_net() { return Deadline::after(seconds(100)); }
+constexpr Milliseconds kSafetyNet{100'000};
 
 class ThreadsTest : public testing::TestWithParam<std::tuple<RankThreads::Kinds, int>> {
  protected:
@@ -34,24 +33,22 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ThreadsTest,
 // What a group does all its life: sums of all sizes, barriers, and its step on the page.
 TEST_P(ThreadsTest, WorkTogether) {
   RankThreads ranks(size(), kinds(), 0xffff'fffa);
-  ranks.run_well([&](Routes& routes) {
-    const int me = routes.rank();
-    const std::size_t block =
-        routes.layout().chunk() / sizeof(float) * static_cast<std::size_t>(size());
-    std::uint64_t operation = 0;
-    for (const std::size_t count : {std::size_t{1}, std::size_t{9}, std::size_t{1000}, block + 1,
-                                    std::size_t{0}, std::size_t{64}, 2 * block}) {
+  ranks.run_well([&](Workspace& work) {
+    const int me = work.routes.rank();
+    Operation operation{.collective = Collective::all_reduce};
+    // In a slot, in the outbox, by two phases, in several blocks.
+    for (const std::size_t count : {1, 9, 1000, 20'000, 0, 64, 150'000}) {
       std::vector<float> data(count);
       for (std::size_t i = 0; i < count; ++i) data[i] = sample_value(me, i);
-      ranks.page().set_step(me, "all_reduce");
-      ranks.page().begin_operation(me, ++operation);
-      all_reduce_sum(routes, data, safety_net());
-      ranks.page().end_operation(me);
+      ++operation.sequence;
+      ranks.page().begin_operation(me, operation);
+      all_reduce_sum(work, data, kSafetyNet);
+      ranks.page().end_operation(me, operation);
       for (std::size_t i = 0; i < count; ++i) {
         const float expected = sample_sum(size(), i);
         ASSERT_EQ(std::memcmp(&data[i], &expected, sizeof expected), 0) << i << " of " << count;
       }
-      barrier(routes, safety_net());
+      barrier(work);
       for (int peer = 0; peer < size(); ++peer) {
         EXPECT_NE(ranks.page().step(peer).find("all_reduce"), std::string::npos);
       }
@@ -61,29 +58,32 @@ TEST_P(ThreadsTest, WorkTogether) {
 
 // A barrier orders what is written before it, by whomever, before what is read after it.
 TEST_P(ThreadsTest, SeeAllThatWasDoneBeforeABarrier) {
-  RankThreads ranks(size(), kinds());
-  std::vector<int> plain(static_cast<std::size_t>(size()) * 16);
-  ranks.run_well([&](Routes& routes) {
-    for (int turn = 1; turn <= 50; ++turn) {
-      plain[static_cast<std::size_t>(routes.rank()) * 16] = turn;
-      barrier(routes, safety_net());
-      for (std::size_t rank = 0; rank < plain.size(); rank += 16) ASSERT_EQ(plain[rank], turn);
-      barrier(routes, safety_net());
-    }
-  });
+  for (const Algorithm* algorithm : {&kBarrierFlat, &kBarrierDissemination}) {
+    RankThreads ranks(size(), kinds(), 0xffff'fff0);
+    std::vector<int> plain(static_cast<std::size_t>(size()) * 16);
+    ranks.run_well([&](Workspace& work) {
+      const Call call{.collective = Collective::barrier};
+      for (int turn = 1; turn <= 50; ++turn) {
+        plain[static_cast<std::size_t>(work.routes.rank()) * 16] = turn;
+        do_call(work, *algorithm, call, kSafetyNet);
+        for (std::size_t rank = 0; rank < plain.size(); rank += 16) ASSERT_EQ(plain[rank], turn);
+        do_call(work, *algorithm, call, kSafetyNet);
+      }
+    });
+  }
 }
 
 // Each rank but one waits when that one fails: all get its reason.
 TEST_P(ThreadsTest, AreReleasedByAFailure) {
   for (int turn = 0; turn < 10; ++turn) {
     RankThreads ranks(size(), kinds());
-    const auto thrown = ranks.run([&](Routes& routes) {
-      if (routes.rank() == turn % size()) {
+    const auto thrown = ranks.run([&](Workspace& work) {
+      if (work.routes.rank() == turn % size()) {
         throw Error(
-            {.code = ErrorCode::rank_failed, .rank = routes.rank(), .cause = "out of luck"});
+            {.code = ErrorCode::rank_failed, .rank = work.routes.rank(), .cause = "out of luck"});
       }
       std::vector<float> data(100);
-      all_reduce_sum(routes, data, safety_net());
+      all_reduce_sum(work, data, kSafetyNet);
     });
     for (const auto& error : thrown) {
       ASSERT_TRUE(error);
@@ -144,7 +144,7 @@ TEST(ControlPageThreads, ReadStepsWhileTheyAreWritten) {
   EXPECT_EQ(page.step(0), "done");
 }
 
-// A turn goes around: each sleeps until the one before it rings, with plain data behind the bell.
+// A turn goes around: each sleeps until the one before it wakes it, with plain data behind that.
 TEST(DoorbellThreads, PassATurnAround) {
   constexpr int kRanks = 4;
   constexpr std::uint32_t kTurns = 200;
@@ -157,20 +157,20 @@ TEST(DoorbellThreads, PassATurnAround) {
     threads.emplace_back([&, rank] {
       const int before = (rank + kRanks - 1) % kRanks;
       for (std::uint32_t mine = static_cast<std::uint32_t>(rank); mine < kTurns; mine += kRanks) {
-        for (;;) {
-          const std::uint32_t seen = page.doorbell_value(rank);
-          if (turn.load(std::memory_order_acquire) == mine) break;
-          page.wait_doorbell(rank, before, seen, safety_net(), seconds(100));
+        const auto is_mine = [&] { return turn.load(std::memory_order_acquire) == mine; };
+        while (!is_mine()) {
+          page.sleep(rank, before, is_mine, Deadline::after(kSafetyNet), seconds(100));
         }
         sum += mine;
         turn.store(mine + 1, std::memory_order_release);
-        page.ring((rank + 1) % kRanks, rank);
+        ControlPage::order_before_wake();
+        page.wake((rank + 1) % kRanks, rank);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sum, kTurns * (kTurns - 1) / 2);
-  EXPECT_LT(Deadline::Clock::now() - start, seconds(60)) << "a bell was missed";
+  EXPECT_LT(Deadline::Clock::now() - start, seconds(60)) << "a wake was missed";
 }
 
 // Beacons begin and end while others look at them.

@@ -81,7 +81,7 @@ json verify_all_reduce(Group& group, std::size_t bytes) {
                  "report this with the output of `ranklink check --json`");
     }
     float anybody_slow = slow ? 1 : 0;
-    group.all_reduce({&anybody_slow, 1});
+    group.all_reduce(std::span(&anybody_slow, 1));
     if (anybody_slow != 0) break;
   }
   return sums;
@@ -96,7 +96,7 @@ int check_rank(const std::string& hold, std::size_t bytes) {
   if (group.rank() == 0) message["report"] = json::parse(group.report().to_json());
   // Each rank knows its own steps to the end.
   json steps = json::array();
-  for (const StepReport& step : group.impl().report.timeline) {
+  for (const StepReport& step : group.impl().world->report.timeline) {
     if (step.rank != group.rank()) continue;
     steps.push_back({{"rank", step.rank},
                      {"step", step.step},
@@ -119,7 +119,7 @@ int check_rank(const std::string& hold, std::size_t bytes) {
   while (!until.passed()) {
     std::this_thread::sleep_for(
         std::min<Deadline::Clock::duration>(Milliseconds(20), until.left()));
-    group.impl().client->check();
+    group.impl().world->client->check();
   }
   group.barrier();
   return 0;

@@ -26,6 +26,8 @@ inline constexpr int kUsageExitCode = 2;
 void add_run(CommandLine& line);
 void add_check(CommandLine& line);
 void add_check_rank(CommandLine& line);
+void add_bench(CommandLine& line);
+void add_bench_rank(CommandLine& line);
 void add_settings(CommandLine& line);
 
 /// What the command's --help shows behind `Usage:`.

@@ -32,6 +32,8 @@ int run_command(int argc, char** argv) {
   ranklink::add_run(line);
   ranklink::add_check(line);
   ranklink::add_check_rank(line);
+  ranklink::add_bench(line);
+  ranklink::add_bench_rank(line);
   ranklink::add_settings(line);
   try {
     std::reverse(words.begin(), words.end());  // as CLI11 wants them

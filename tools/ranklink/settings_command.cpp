@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collective/choose.h"
 #include "commands.h"
 
 namespace ranklink {
@@ -16,6 +17,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   ranklink settings
   RANKLINK_JOIN_TIMEOUT=30s ranklink settings --json
+  ranklink settings --tuning
 
 A setting is an environment variable. Where it says `must agree`, the job stops when ranks differ.)";
 
@@ -96,15 +98,75 @@ void print_json(const std::vector<Line>& lines) {
   fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+std::string limit(std::size_t value, std::size_t none, const char* unit) {
+  if (value >= none) return "any";
+  if (value >= 1024 && value % 1024 == 0) return fmt::format("{} Ki{}", value / 1024, unit);
+  return fmt::format("{}{}{}", value, *unit != 0 ? " " : "", unit);
+}
+
+// Which algorithm a collective uses: the first row that its group and its size fit.
+void print_tuning(bool as_json) {
+  const Forced forced = Forced::parse(read_settings().value("RANKLINK_ALGORITHM"));
+  auto list = nlohmann::ordered_json::array();
+  if (!as_json) {
+    fmt::print("{:<15} {:<14} {:>6} {:>9}  {}\n", "COLLECTIVE", "MEMORY", "RANKS", "UP TO",
+               "ALGORITHM");
+  }
+  for (const Tuning& row : tuning_table()) {
+    const Algorithm* wanted = forced.find(row.collective);
+    const bool is_forced = wanted != nullptr && (row.shared || !wanted->direct);
+    const std::string_view name = is_forced ? wanted->name : row.algorithm->name;
+    const char* memory = row.shared ? "SharedBuffer" : "any pointers";
+    if (as_json) {
+      nlohmann::ordered_json entry;
+      entry["collective"] = to_string(row.collective);
+      entry["shared_buffer"] = row.shared;
+      entry["ranks_up_to"] = nullptr;
+      if (row.ranks < kAnyRanks) entry["ranks_up_to"] = row.ranks;
+      entry["bytes_up_to"] = nullptr;
+      if (row.bytes != kAnyBytes) entry["bytes_up_to"] = row.bytes;
+      entry["algorithm"] = name;
+      entry["forced"] = is_forced;
+      list.push_back(std::move(entry));
+      continue;
+    }
+    fmt::print("{:<15} {:<14} {:>6} {:>9}  {}{}\n", to_string(row.collective), memory,
+               limit(static_cast<std::size_t>(row.ranks), kAnyRanks, ""),
+               limit(row.bytes, kAnyBytes, "B"), name, is_forced ? " (forced)" : "");
+  }
+  if (as_json) fmt::print("{}\n", list.dump(2));
+  if (as_json) return;
+  fmt::print(
+      "\nBytes are what a rank gives in all. To force one: RANKLINK_ALGORITHM=all_reduce=flat.\n"
+      "Names:");
+  std::string_view last;
+  for (const Algorithm* algorithm : algorithm_table()) {
+    const std::string_view collective = to_string(algorithm->collective);
+    if (collective == last) {
+      fmt::print(",{}", algorithm->name);
+    } else {
+      fmt::print(" {}={}", collective, algorithm->name);
+    }
+    last = collective;
+  }
+  fmt::print("\n");
+}
+
 }  // namespace
 
 void add_settings(CommandLine& line) {
   CLI::App* command = line.app.add_subcommand(
       "settings", "Show every setting, its value, and where that came from");
   const auto json = std::make_shared<bool>(false);
+  const auto tuning = std::make_shared<bool>(false);
   command->footer(kExamples);
   command->add_flag("--json", *json, "as JSON");
-  command->callback([json] {
+  command->add_flag("--tuning", *tuning, "show instead which algorithm each collective uses");
+  command->callback([json, tuning] {
+    if (*tuning) {
+      print_tuning(*json);
+      return;
+    }
     const auto lines = effective(read_settings());
     *json ? print_json(lines) : print_table(lines);
   });

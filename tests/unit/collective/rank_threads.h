@@ -3,14 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/socket.h"
+#include "collective/algorithm.h"
+#include "collective/choose.h"
 #include "rendezvous/control_page.h"
 #include "route/routes.h"
 
@@ -26,56 +29,59 @@ class RankThreads {
 
   static Kind all_mapped(int, int) { return Kind::mapped; }
   static Kind all_streams(int, int) { return Kind::stream; }
-  /// One rank that shares no memory, one pair that shares it one way only, all others mapped.
+  /// One rank that shares no memory, and one pair that doesn't; all others mapped.
   static Kind mixed(int from, int to) {
     if (from == 1 || to == 1) return Kind::stream;
-    return from == 0 && to == 2 ? Kind::stream : Kind::mapped;
+    return from + to == 6 ? Kind::stream : Kind::mapped;
   }
 
   static std::string name_of(Kinds kinds) {
     return kinds == all_mapped ? "Mapped" : kinds == all_streams ? "Streams" : "Mixed";
   }
 
-  /// Signals, and the count of collectives, start at `sequence`.
+  /// Messages are counted from `sequence`.
   RankThreads(int size, Kinds plan, std::uint32_t sequence = 0)
-      : size_(size), page_(ControlPage::create(size)) {
+      : RankThreads(std::make_shared<ControlPage>(ControlPage::create(size)), all_of(size), plan,
+                    sequence) {}
+  /// Some of the ranks of a page, in this order.
+  RankThreads(std::shared_ptr<ControlPage> page, std::vector<int> members, Kinds plan,
+              std::uint32_t sequence = 0)
+      : members_(std::move(members)), page_(std::move(page)) {
+    const int size = this->size();
     const SegmentLayout layout(size);
     for (int rank = 0; rank < size; ++rank) {
-      // Signals need the alignment of their cache lines.
+      // Heads and credits need the alignment of their cache lines.
       segments_.emplace_back(new (std::align_val_t{4096}) std::byte[layout.bytes()]);
       std::memset(segments_.back().get(), 0, layout.bytes());
-      for (int peer = 0; peer < size; ++peer) {
-        for (std::size_t channel = 0; channel < kChannels; ++channel) {
-          signal_word(segment(rank), layout.signal(peer, static_cast<Channel>(channel)))
-              .store(sequence);
-        }
-      }
+      Routes::prepare(segment(rank), size, sequence);
     }
-    std::vector<std::vector<std::unique_ptr<Route>>> routes(static_cast<std::size_t>(size));
-    for (auto& row : routes) row.resize(static_cast<std::size_t>(size));
+    std::vector<std::vector<Routes::Peer>> peers(at(size));
+    for (auto& row : peers) row.resize(at(size));
     for (int a = 0; a < size; ++a) {
       for (int b = a + 1; b < size; ++b) {
-        std::unique_ptr<Route> a_stream;
-        std::unique_ptr<Route> b_stream;
-        if (plan(a, b) == Kind::stream || plan(b, a) == Kind::stream) {
-          auto [one, other] = make_socketpair();
-          a_stream = make_stream_route(std::move(one), segment(a), layout.bytes(), b);
-          b_stream = make_stream_route(std::move(other), segment(b), layout.bytes(), a);
+        if (plan(members_[at(a)], members_[at(b)]) == Kind::mapped) {
+          peers[at(a)][at(b)].segment = segment(b);
+          peers[at(b)][at(a)].segment = segment(a);
+          continue;
         }
-        const auto route = [&](int to, Kind kind, std::unique_ptr<Route> stream) {
-          return kind == Kind::stream ? std::move(stream)
-                                      : make_mapped_route(segment(to), std::move(stream));
-        };
-        routes[at(a)][at(b)] = route(b, plan(a, b), std::move(a_stream));
-        routes[at(b)][at(a)] = route(a, plan(b, a), std::move(b_stream));
+        auto [one, other] = make_socketpair();
+        const std::size_t most = layout.bank_bytes();
+        peers[at(a)][at(b)].stream = std::make_unique<Stream>(std::move(one), most, sequence, b);
+        peers[at(b)][at(a)].stream = std::make_unique<Stream>(std::move(other), most, sequence, a);
       }
     }
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Routes>(
-          rank, size, segment(rank), std::move(routes[at(rank)]), page_,
+          Routes::Setup{.rank = rank,
+                        .members = members_,
+                        .own = segment(rank),
+                        .peers = std::move(peers[at(rank)]),
+                        .sequence = sequence,
+                        .crowded = true},
+          *page_,
           Routes::Watch{.check =
                             [this](auto...) {
-                              if (const auto failure = page_.failure()) throw *failure;
+                              if (const auto failure = page_->failure()) throw *failure;
                             },
                         .late =
                             [](int peer, const char* awaited) {
@@ -88,28 +94,43 @@ class RankThreads {
                               throw Error({.code = ErrorCode::connection_lost,
                                            .rank = peer,
                                            .cause = "the stream closed"});
-                            }},
-          sequence));
+                            },
+                        .mismatch =
+                            [](int peer, std::uint32_t, std::uint32_t bytes, std::size_t expected) {
+                              throw Error({.code = ErrorCode::call_mismatch,
+                                           .rank = peer,
+                                           .cause = "a message of " + std::to_string(bytes) +
+                                                    " bytes in place of one of " +
+                                                    std::to_string(expected)});
+                            }}));
+      work_.push_back(std::make_unique<Workspace>(*ranks_.back()));
     }
   }
 
-  ControlPage& page() { return page_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  ControlPage& page() { return *page_; }
   Routes& routes(int rank) { return *ranks_[at(rank)]; }
+  Workspace& work(int rank) { return *work_[at(rank)]; }
   /// Its routes end, as they do with a process.
   void end(int rank) { ranks_[at(rank)].reset(); }
   std::byte* segment(int rank) { return segments_[at(rank)].get(); }
 
-  /// Runs `body` as each rank; what each threw, if it did.
-  std::vector<std::optional<Error>> run(const std::function<void(Routes&)>& body) {
-    std::vector<std::optional<Error>> thrown(at(size_));
+  /// Runs `body`, which takes Routes& or Workspace&, as each rank; what each threw, if it did.
+  template <typename Body>
+  std::vector<std::optional<Error>> run(const Body& body) {
+    std::vector<std::optional<Error>> thrown(members_.size());
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
+    for (int rank = 0; rank < size(); ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          body(routes(rank));
+          if constexpr (std::is_invocable_v<Body, Routes&>) {
+            body(routes(rank));
+          } else {
+            body(work(rank));
+          }
         } catch (const Error& error) {
           thrown[at(rank)] = error;
-          page_.publish_failure(rank, error);
+          page_->publish_failure(members_[at(rank)], error);
         }
       });
     }
@@ -117,7 +138,8 @@ class RankThreads {
     return thrown;
   }
   /// As run(), where nobody may throw.
-  void run_well(const std::function<void(Routes&)>& body) {
+  template <typename Body>
+  void run_well(const Body& body) {
     for (const auto& error : run(body)) EXPECT_FALSE(error) << error->what();
   }
 
@@ -127,11 +149,44 @@ class RankThreads {
   };
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-  int size_;
-  ControlPage page_;
+  static std::vector<int> all_of(int size) {
+    std::vector<int> all(at(size));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  std::vector<int> members_;
+  std::shared_ptr<ControlPage> page_;
   std::vector<std::unique_ptr<std::byte[], Free>> segments_;
   std::vector<std::unique_ptr<Routes>> ranks_;
+  std::vector<std::unique_ptr<Workspace>> work_;
 };
+
+/// Does one call as a group would: by this algorithm, with messages that carry `tag`.
+inline void do_call(Workspace& work, const Algorithm& algorithm, const Call& call,
+                    Milliseconds timeout = std::chrono::seconds(60)) {
+  work.routes.begin(static_cast<std::uint32_t>(call.collective) << 28, timeout);
+  algorithm.run(work, call);
+  work.routes.end();
+}
+
+/// As a group does it: by the algorithm that the table gives.
+inline void do_call(Workspace& work, const Call& call,
+                    Milliseconds timeout = std::chrono::seconds(60)) {
+  const Choice choice(work.routes.size(), Forced{});
+  do_call(work, choice.of(call.collective, call.count * size_of(call.type), false), call, timeout);
+}
+
+/// The sum of all ranks' data, in place.
+inline void all_reduce_sum(Workspace& work, std::span<float> data,
+                           Milliseconds timeout = std::chrono::seconds(60)) {
+  do_call(
+      work,
+      {Collective::all_reduce, data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum},
+      timeout);
+}
+
+inline void barrier(Workspace& work) { do_call(work, {.collective = Collective::barrier}); }
 
 /// A value of its own for each rank and place, whose sums round.
 inline float sample_value(int rank, std::size_t place) {

@@ -54,12 +54,40 @@ TEST(Decide, TakesTheFastestThatWorked) {
   }
 }
 
-TEST(Decide, TreatsEachDirectionByItself) {
+// Messages need both directions: where memory can be read in one only, both use a stream.
+TEST(Decide, MapsAPairInBothDirectionsOrNeither) {
+  VerdictMatrix socket = all_of("fd+socket", 3, yes());
+  socket.set(1, 0, no(1, "the kernel dropped it"));
+  const Decision decision = decide(3, {socket, all_of("stream", 3, yes())}, "auto");
+  EXPECT_EQ(route(decision, 0, 1), "stream");
+  EXPECT_EQ(route(decision, 1, 0), "stream");
+  for (const auto& [a, b] : {std::pair(0, 2), std::pair(1, 2)}) {
+    EXPECT_EQ(route(decision, a, b), "fd+socket");
+    EXPECT_EQ(route(decision, b, a), "fd+socket");
+  }
+}
+
+// Each direction may be mapped in its own way.
+TEST(Decide, TakesTheFastestOfEachDirection) {
+  VerdictMatrix socket = all_of("fd+socket", 2, yes());
+  socket.set(1, 0, no(1, "no socket"));
+  const Decision decision =
+      decide(2, {socket, all_of("fd+pidfd", 2, yes()), all_of("stream", 2, yes())}, "auto");
+  EXPECT_EQ(route(decision, 0, 1), "fd+socket");
+  EXPECT_EQ(route(decision, 1, 0), "fd+pidfd");
+}
+
+// A stream that works one way only doesn't help.
+TEST(Decide, FailsWhereOnlyOneDirectionIsLeft) {
   VerdictMatrix socket = all_of("fd+socket", 2, yes());
   socket.set(1, 0, no(1, "the kernel dropped it"));
-  const Decision decision = decide(2, {socket, all_of("stream", 2, yes())}, "auto");
-  EXPECT_EQ(route(decision, 0, 1), "fd+socket");
-  EXPECT_EQ(route(decision, 1, 0), "stream");
+  VerdictMatrix stream = all_of("stream", 2, yes());
+  stream.set(0, 1, no(0, "connect: ECONNREFUSED"));
+  EXPECT_THAT(expect_error(ErrorCode::no_route,
+                           [&] {
+                             decide(2, {socket, stream}, "auto");
+                           }),
+              HasSubstr("the kernel dropped it"));
 }
 
 TEST(Decide, GivesOneBadRankAStreamAndTheOthersMemory) {
@@ -84,15 +112,19 @@ TEST(Decide, GivesOneBadRankAStreamAndTheOthersMemory) {
 }
 
 TEST(Decide, MixesMechanismsBetweenPairs) {
+  const auto set = [](VerdictMatrix& matrix, int a, int b, const Verdict& verdict) {
+    matrix.set(a, b, verdict);
+    matrix.set(b, a, verdict);
+  };
   VerdictMatrix socket = all_of("fd+socket", 3, no(0, "no socket"));
-  socket.set(0, 1, yes());
+  set(socket, 0, 1, yes());
   VerdictMatrix pidfd = all_of("fd+pidfd", 3, no(0, "EPERM"));
-  pidfd.set(0, 1, yes());
-  pidfd.set(2, 1, yes());
+  set(pidfd, 0, 1, yes());
+  set(pidfd, 1, 2, yes());
   const Decision decision = decide(3, {socket, pidfd, all_of("stream", 3, yes())}, "auto");
   EXPECT_EQ(route(decision, 0, 1), "fd+socket");
   EXPECT_EQ(route(decision, 2, 1), "fd+pidfd");
-  EXPECT_EQ(route(decision, 1, 0), "stream");
+  EXPECT_EQ(route(decision, 2, 0), "stream");
 }
 
 TEST(Decide, SaysWhyNothingWorks) {
@@ -140,6 +172,16 @@ TEST(Decide, FailsWhereTheMechanismThatWasAskedForFails) {
     EXPECT_THAT(error.cause(), HasSubstr("by fd+pidfd, which was asked for"));
     EXPECT_THAT(error.cause(), HasSubstr("EPERM"));
   }
+}
+
+// Where the other direction would do, the reason is that of the one that fails.
+TEST(Decide, NamesTheDirectionThatFails) {
+  VerdictMatrix pidfd = all_of("fd+pidfd", 2, yes());
+  pidfd.set(1, 0, no(1, "EPERM (Operation not permitted)"));
+  EXPECT_THAT(
+      expect_error(ErrorCode::mechanism_unavailable, [&] { decide(2, {pidfd}, "fd+pidfd"); }),
+      HasSubstr("rank 1 can't reach the memory of rank 0 by fd+pidfd, which was asked for: "
+                "fd+pidfd: at rank 1: EPERM"));
 }
 
 TEST(Decide, TakesStreamsOnlyWhenNoMemoryMayBeShared) {

@@ -59,15 +59,35 @@ TEST(ControlPage, SaysInWhichOperationARankIs) {
   ControlPage page = ControlPage::create(2);
   page.set_step(0, "agree");
   EXPECT_EQ(page.step(0), "agree");
-  page.set_step(0, "all_reduce");
-  page.begin_operation(0, 5);
+  EXPECT_FALSE(page.operation(0));
+  const Operation sum{Collective::all_reduce, 0, 5};
+  page.begin_operation(0, sum);
   EXPECT_EQ(page.step(0), "all_reduce #5");
-  page.end_operation(0);
+  page.end_operation(0, sum);
   EXPECT_EQ(page.step(0), "its program, after all_reduce #5");
-  page.set_step(0, "barrier");
-  page.begin_operation(0, 0x1'0000'0006);
-  EXPECT_EQ(page.step(0), "barrier #4294967302");
+  page.begin_operation(0, {Collective::barrier, 0xffff, 0x1'0000'0006});
+  EXPECT_EQ(page.step(0), "barrier #4294967302 of a subgroup");
   EXPECT_EQ(page.step(1), "");
+  page.set_step(0, "agree");
+  EXPECT_EQ(page.step(0), "agree");
+  EXPECT_FALSE(page.operation(0));
+}
+
+TEST(ControlPage, GivesTheOperationBackAsItWas) {
+  ControlPage page = ControlPage::create(1);
+  for (int i = 0; i <= static_cast<int>(Collective::make_shared_buffer); ++i) {
+    for (const std::uint16_t group : {0, 1, 0xffff}) {
+      const Operation in{static_cast<Collective>(i), group, 0xff'ffff'ffff};
+      for (const bool ended : {false, true}) {
+        ended ? page.end_operation(0, in) : page.begin_operation(0, in);
+        const auto out = opened(page).operation(0);
+        ASSERT_TRUE(out);
+        EXPECT_EQ(out->collective, in.collective);
+        EXPECT_EQ(out->group, in.group);
+        EXPECT_EQ(out->sequence, in.sequence);
+      }
+    }
+  }
 }
 
 TEST(ControlPage, CutsALongStep) {
@@ -156,75 +176,12 @@ TEST(ControlPage, SurvivesAWinnerThatIsNotThere) {
   }
 }
 
-TEST(Doorbell, WakesWhoSleeps) {
-  ControlPage page = ControlPage::create(2);
-  ControlPage theirs = opened(page);
-  std::atomic<int> told{0};
-  const auto start = Deadline::Clock::now();
-  std::thread sleeper([&] {
-    for (int turn = 1; turn <= 100; ++turn) {
-      for (;;) {
-        const std::uint32_t seen = theirs.doorbell_value(1);
-        if (told >= turn) break;
-        theirs.wait_doorbell(1, 0, seen, safety_net(), seconds(20));
-      }
-      told = -turn;
-      theirs.ring(0, 1);
-    }
-  });
-  for (int turn = 1; turn <= 100; ++turn) {
-    told = turn;
-    page.ring(1, 0);
-    for (;;) {
-      const std::uint32_t seen = page.doorbell_value(0);
-      if (told == -turn) break;
-      page.wait_doorbell(0, 1, seen, safety_net(), seconds(20));
-    }
-  }
-  sleeper.join();
-  EXPECT_LT(Deadline::Clock::now() - start, seconds(10)) << "a wake was missed";
-}
-
-TEST(Doorbell, OfAllRanksRingsWhenOneFails) {
-  ControlPage page = ControlPage::create(3);
-  const std::uint32_t before[] = {page.doorbell_value(0), page.doorbell_value(1),
-                                  page.doorbell_value(2)};
-  page.ring(1, 0);
-  EXPECT_EQ(page.doorbell_value(0), before[0]);
-  EXPECT_NE(page.doorbell_value(1), before[1]);
-  page.publish_failure(1, failure_of(1));
-  EXPECT_NE(page.doorbell_value(0), before[0]);
-  EXPECT_NE(page.doorbell_value(2), before[2]);
-}
-
-// A rank that has hundreds of peers isn't woken by each of them.
-TEST(Doorbell, WakesOnlyForWhomIsAwaited) {
-  ControlPage page = ControlPage::create(3);
-  const std::uint32_t before = page.doorbell_value(0);
-  page.ring(0, 2);
-  EXPECT_NE(page.doorbell_value(0), before);
-  std::atomic<bool> failed{false};
-  std::thread sleeper([&] {
-    for (;;) {
-      const std::uint32_t seen = page.doorbell_value(0);
-      if (failed) return;
-      page.wait_doorbell(0, 1, seen, safety_net(), seconds(20));
-    }
-  });
-  const auto start = Deadline::Clock::now();
-  failed = true;
-  page.publish_failure(2, failure_of(2));  // wakes whoever it is that anybody waits for
-  sleeper.join();
-  EXPECT_LT(Deadline::Clock::now() - start, seconds(10));
-}
-
-TEST(Doorbell, SleepsNoLongerThanItsSlice) {
-  const ControlPage page = ControlPage::create(2);
-  const auto start = Deadline::Clock::now();
-  page.wait_doorbell(0, 1, page.doorbell_value(0), Deadline::never(), Milliseconds(20));
-  page.wait_doorbell(0, 1, page.doorbell_value(0), Deadline::after(Milliseconds(20)), seconds(60));
-  page.wait_doorbell(0, 1, page.doorbell_value(0) + 1, Deadline::never(), seconds(60));
-  EXPECT_LT(Deadline::Clock::now() - start, seconds(10));
+// Nor may a call be looked up by a number that no call has.
+TEST(ControlPage, SurvivesAnOperationThatIsNone) {
+  ControlPage page = ControlPage::create(1);
+  page.begin_operation(0, {static_cast<Collective>(100), 0, 5});
+  EXPECT_FALSE(page.operation(0));
+  EXPECT_EQ(page.step(0), "");
 }
 
 // A rank in a process of its own, which says that it is there and does what `body` says.

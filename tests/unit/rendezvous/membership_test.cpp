@@ -593,8 +593,7 @@ TEST_F(MembershipTest, KnowsTheStepOfEachRank) {
   page_.emplace(ControlPage::open(Fd(::dup(sent_.at(0).fds.at(0)->get())), 3));
   submit(1, 0, "try/offer");
   EXPECT_EQ(membership_->step_of(1), "try");
-  page_->set_step(1, "all_reduce");
-  page_->begin_operation(1, 3);
+  page_->begin_operation(1, {Collective::all_reduce, 0, 3});
   EXPECT_EQ(membership_->step_of(1), "all_reduce #3");
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "../base/expect_error.h"
@@ -10,7 +11,8 @@
 namespace ranklink {
 namespace {
 
-Deadline safety_net() { return Deadline::after(std::chrono::seconds(20)); }
+constexpr Milliseconds kSafetyNet{20'000};
+constexpr std::uint32_t kTag = 0x1234;
 
 class RoutesTest : public testing::TestWithParam<RankThreads::Kinds> {};
 
@@ -23,62 +25,96 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RoutesTest,
                                          RankThreads::mixed),
                          name_of_case);
 
-// All put a whole inbox to all at once and read only then: far more than sockets hold.
+template <typename Each>
+void for_peers(Routes& routes, const Each& each) {
+  for (int i = 1; i < routes.size(); ++i) each((routes.rank() + i) % routes.size());
+}
+
+// One number to a peer, or from it.
+void put_number(Routes& routes, int to, std::uint32_t number) {
+  routes.put(to, {reinterpret_cast<const std::byte*>(&number), sizeof number});
+}
+std::uint32_t take_number(Routes& routes, int from) {
+  std::uint32_t number = 0;
+  std::memcpy(&number, routes.wait(from, sizeof number).data(), sizeof number);
+  routes.release(from);
+  return number;
+}
+
+// All put a whole outbox to all at once and read only then: far more than sockets hold.
 TEST_P(RoutesTest, PutToAllAtOnce) {
   for (const int size : {2, 3, 4}) {
     RankThreads ranks(size, GetParam());
     ranks.run_well([&](Routes& routes) {
-      const std::size_t chunk = routes.layout().chunk();
-      for (std::uint32_t turn = 1; turn <= 5; ++turn) {
-        Bytes data(chunk);
-        for (const Channel channel : {Channel::scatter, Channel::gather}) {
-          for (int peer = 0; peer < size; ++peer) {
-            if (peer == routes.rank()) continue;
-            const auto fill = static_cast<std::byte>(routes.rank() * 16 + static_cast<int>(turn));
-            std::fill(data.begin(), data.end(), fill);
-            routes.put(peer, channel, data, safety_net());
-            routes.signal(peer, channel, turn, safety_net());
+      routes.begin(kTag, kSafetyNet);
+      const std::size_t most = routes.max_message();
+      for (int turn = 1; turn <= 5; ++turn) {
+        const auto fill = [&](int rank, std::size_t bank) {
+          return static_cast<std::byte>(rank * 64 + turn * 8 + static_cast<int>(bank));
+        };
+        for (std::size_t bank = 0; bank < SegmentLayout::kBanks; ++bank) {
+          std::byte* place = routes.reserve(most);
+          std::fill(place, place + most, fill(routes.rank(), bank));
+          for_peers(routes, [&](int peer) { routes.put(peer, {place, most}); });
+        }
+        for_peers(routes, [&](int peer) {
+          for (std::size_t bank = 0; bank < SegmentLayout::kBanks; ++bank) {
+            const ByteView theirs = routes.wait(peer, most);
+            EXPECT_TRUE(std::all_of(theirs.begin(), theirs.end(),
+                                    [&](std::byte b) { return b == fill(peer, bank); }));
+            routes.release(peer);
           }
-        }
-        for (int peer = 0; peer < size; ++peer) {
-          if (peer == routes.rank()) continue;
-          for (const Channel channel : {Channel::scatter, Channel::gather}) {
-            routes.wait(peer, channel, turn, safety_net());
-            const auto fill = static_cast<std::byte>(peer * 16 + static_cast<int>(turn));
-            const std::byte* inbox = routes.inbox(peer, channel);
-            EXPECT_TRUE(std::all_of(inbox, inbox + chunk, [&](std::byte b) { return b == fill; }));
-          }
-        }
-        for (int peer = 0; peer < size; ++peer) {  // all have read
-          if (peer != routes.rank()) routes.signal(peer, Channel::barrier, turn, safety_net());
-        }
-        for (int peer = 0; peer < size; ++peer) {
-          if (peer != routes.rank()) routes.wait(peer, Channel::barrier, turn, safety_net());
-        }
+        });
       }
+      routes.end();
     });
   }
+}
+
+// As many as a peer keeps, of every size that travels in a slot, before anybody reads one.
+TEST_P(RoutesTest, PutAWholeInbox) {
+  RankThreads ranks(4, GetParam(), 0xffff'fff9);
+  ranks.run_well([&](Routes& routes) {
+    routes.begin(kTag, kSafetyNet);
+    for (int turn = 0; turn < 50; ++turn) {
+      Bytes data(SegmentLayout::kInline);
+      for (std::uint32_t i = 0; i < SegmentLayout::kSlots; ++i) {
+        std::fill(data.begin(), data.end(),
+                  static_cast<std::byte>(routes.rank() * 16 + 1) ^ static_cast<std::byte>(i));
+        for_peers(routes, [&](int peer) {
+          routes.put(peer, ByteView(data).first(i * SegmentLayout::kInline / 15));
+        });
+      }
+      for_peers(routes, [&](int peer) {
+        for (std::uint32_t i = 0; i < SegmentLayout::kSlots; ++i) {
+          const ByteView theirs = routes.wait(peer, i * SegmentLayout::kInline / 15);
+          const auto expected = static_cast<std::byte>(peer * 16 + 1) ^ static_cast<std::byte>(i);
+          EXPECT_TRUE(std::all_of(theirs.begin(), theirs.end(),
+                                  [&](std::byte b) { return b == expected; }));
+          routes.release(peer);
+        }
+      });
+    }
+    routes.end();
+  });
 }
 
 TEST_P(RoutesTest, CountOnBeyondTheLargestNumber) {
   RankThreads ranks(3, GetParam(), 0xffff'fffe);
   ranks.run_well([&](Routes& routes) {
-    for (const std::uint32_t sequence : {0xffff'ffffu, 0u, 1u, 2u}) {
-      for (int i = 1; i < 3; ++i) {
-        routes.signal((routes.rank() + i) % 3, Channel::scatter, sequence, safety_net());
-      }
-      for (int i = 1; i < 3; ++i) {
-        routes.wait((routes.rank() + i) % 3, Channel::scatter, sequence, safety_net());
-      }
+    routes.begin(kTag, kSafetyNet);
+    for (std::uint32_t number = 0; number < 40; ++number) {
+      for_peers(routes, [&](int peer) { put_number(routes, peer, number); });
+      for_peers(routes, [&](int peer) { EXPECT_EQ(take_number(routes, peer), number); });
     }
+    routes.end();
   });
 }
 
 TEST_P(RoutesTest, EndAWaitAtItsDeadline) {
   RankThreads ranks(2, GetParam());
-  expect_error(ErrorCode::op_timeout, [&] {
-    ranks.routes(0).wait(1, Channel::barrier, 1, Deadline::after(Milliseconds(5)));
-  });
+  ranks.routes(0).begin(kTag, Milliseconds(5));
+  expect_error(ErrorCode::op_timeout, [&] { ranks.routes(0).wait(1, 0); });
 }
 
 TEST_P(RoutesTest, EndAWaitWhenTheJobFails) {
@@ -87,7 +123,8 @@ TEST_P(RoutesTest, EndAWaitWhenTheJobFails) {
     if (routes.rank() == 2) {
       throw Error({.code = ErrorCode::rank_failed, .rank = 2, .cause = "out of luck"});
     }
-    routes.wait(1 - routes.rank(), Channel::barrier, 1, safety_net());
+    routes.begin(kTag, kSafetyNet);
+    routes.wait(1 - routes.rank(), 0);
   });
   for (const auto& error : thrown) {
     ASSERT_TRUE(error);
@@ -95,33 +132,132 @@ TEST_P(RoutesTest, EndAWaitWhenTheJobFails) {
   }
 }
 
-TEST(Routes, TakeALaterSignalForAnEarlierOne) {
-  RankThreads ranks(2, RankThreads::all_mapped);
-  ranks.routes(1).signal(0, Channel::barrier, 5, safety_net());
-  for (const std::uint32_t value : {3u, 4u, 5u}) {
-    ranks.routes(0).wait(1, Channel::barrier, value, safety_net());
-  }
-  expect_error(ErrorCode::op_timeout, [&] {
-    ranks.routes(0).wait(1, Channel::barrier, 6, Deadline::after(Milliseconds(1)));
-  });
+// Nobody reads, so that the inbox fills up.
+TEST_P(RoutesTest, EndAPutAtItsDeadline) {
+  RankThreads ranks(2, GetParam());
+  Routes& routes = ranks.routes(0);
+  routes.begin(kTag, Milliseconds(5));
+  for (std::uint32_t i = 0; i < SegmentLayout::kSlots; ++i) put_number(routes, 1, i);
+  EXPECT_FALSE(routes.has_room(1));
+  expect_error(ErrorCode::op_timeout, [&] { put_number(routes, 1, 0); });
 }
 
-// Nobody reads, so that the socket fills up.
-TEST(Routes, EndAPutAtItsDeadline) {
-  RankThreads ranks(2, RankThreads::all_streams);
-  const Bytes data(ranks.routes(0).layout().chunk());
-  expect_error(ErrorCode::op_timeout, [&] {
-    for (int i = 0; i < 1000; ++i) {
-      ranks.routes(0).put(1, Channel::scatter, data, Deadline::after(Milliseconds(5)));
+// A view stays as it is, and the oldest, until it is released.
+TEST_P(RoutesTest, KeepMessagesUntilTheyAreReleased) {
+  RankThreads ranks(2, GetParam());
+  Routes& from = ranks.routes(0);
+  Routes& to = ranks.routes(1);
+  from.begin(kTag, kSafetyNet);
+  to.begin(kTag, kSafetyNet);
+  EXPECT_FALSE(to.look(0, 4));
+  for (const std::uint32_t number : {3u, 4u, 5u}) put_number(from, 1, number);
+  const ByteView first = to.wait(0, 4);
+  EXPECT_EQ(to.wait(0, 4).data(), first.data());
+  ASSERT_TRUE(to.look(0, 4));
+  EXPECT_EQ(to.look(0, 4)->data(), first.data());
+  for (const std::uint32_t number : {3u, 4u, 5u}) EXPECT_EQ(take_number(to, 0), number);
+  EXPECT_FALSE(to.look(0, 4));
+}
+
+TEST_P(RoutesTest, CountGrants) {
+  RankThreads ranks(2, GetParam(), 0xffff'ffff);
+  Routes& sender = ranks.routes(0);
+  Routes& receiver = ranks.routes(1);
+  sender.begin(kTag, kSafetyNet);
+  receiver.begin(kTag, kSafetyNet);
+  EXPECT_FALSE(sender.granted(1));
+  receiver.grant(0);
+  receiver.grant(0);
+  for (int i = 0; i < 2; ++i) {
+    sender.wait_for_any(1, [&] { return sender.granted(1); });
+    sender.use_grant(1);
+  }
+  EXPECT_FALSE(sender.granted(1));
+  EXPECT_FALSE(receiver.granted(0));
+  receiver.grant(0);
+  sender.wait_for_any(1, [&] { return sender.granted(1); });
+}
+
+// What belongs to another call, or is of another size, is not taken for what is waited for.
+TEST_P(RoutesTest, TakeNoOtherMessageForTheirs) {
+  for (const std::size_t sent : {std::size_t{0}, std::size_t{8}, std::size_t{300}}) {
+    for (const std::size_t expected : {std::size_t{8}, std::size_t{300}, std::size_t{100'000}}) {
+      RankThreads ranks(2, GetParam());
+      Routes& from = ranks.routes(0);
+      Routes& to = ranks.routes(1);
+      to.begin(kTag, kSafetyNet);
+      from.begin(sent == expected ? kTag + 1 : kTag, kSafetyNet);
+      // Also where it stands at the end of the outbox.
+      const std::size_t most = from.max_message();
+      for (std::size_t bank = 1; bank < SegmentLayout::kBanks; ++bank) from.reserve(most);
+      from.reserve(most - 512);
+      Bytes data(sent);
+      const ByteView message =
+          sent <= SegmentLayout::kInline ? ByteView(data) : ByteView(from.reserve(sent), sent);
+      from.put(1, message);
+      expect_error(ErrorCode::call_mismatch, [&] { to.wait(0, expected); });
+      expect_error(ErrorCode::call_mismatch, [&] { to.look(0, expected); });
     }
-  });
+  }
+}
+
+// The space of a message that some peer hasn't read is not given away.
+TEST(Routes, KeepABankUntilAllHaveReadIt) {
+  RankThreads ranks(3, RankThreads::all_mapped, 0xffff'fffd);
+  Routes& routes = ranks.routes(0);
+  const std::size_t most = routes.max_message();
+  for (int rank = 0; rank < 3; ++rank) ranks.routes(rank).begin(kTag, Milliseconds(5));
+  for (std::size_t bank = 0; bank < SegmentLayout::kBanks; ++bank) {
+    std::byte* place = routes.try_reserve(most);
+    ASSERT_NE(place, nullptr);
+    routes.put(1, {place, most});
+    routes.put(2, {place, most});
+  }
+  EXPECT_EQ(routes.try_reserve(64), nullptr);
+  expect_error(ErrorCode::op_timeout, [&] { routes.reserve(64); });
+  for (std::size_t bank = 0; bank < SegmentLayout::kBanks; ++bank) {
+    ranks.routes(1).wait(0, most);
+    ranks.routes(1).release(0);
+  }
+  EXPECT_EQ(routes.try_reserve(64), nullptr);
+  ranks.routes(2).wait(0, most);
+  ranks.routes(2).release(0);
+  std::byte* place = routes.try_reserve(most);
+  ASSERT_NE(place, nullptr);
+  routes.put(1, {place, most});
+  EXPECT_EQ(routes.try_reserve(64), nullptr);  // rank 2 still reads the next
+}
+
+// Nothing that a peer wrote is used unchecked.
+TEST(Routes, RefuseAPlaceOutsideOfTheOutbox) {
+  for (const std::uint32_t beyond : {1u, 64u, 0x7fff'ffffu}) {
+    RankThreads ranks(2, RankThreads::all_mapped);
+    const SegmentLayout layout(2);
+    MessageHead head{.sequence = 1, .tag = kTag, .size = 1000, .place = 0};
+    head.place = static_cast<std::uint32_t>(layout.outbox_bytes() - head.size) + beyond;
+    std::memcpy(ranks.segment(0) + layout.slot(1, 1), &head, sizeof head);
+    ranks.routes(0).begin(kTag, kSafetyNet);
+    expect_error(ErrorCode::protocol_violation, [&] { ranks.routes(0).wait(1, 1000); });
+  }
 }
 
 TEST(Routes, TellThatAStreamHasClosed) {
   RankThreads ranks(2, RankThreads::all_streams);
   ranks.end(1);
-  expect_error(ErrorCode::connection_lost,
-               [&] { ranks.routes(0).wait(1, Channel::barrier, 1, safety_net()); });
+  ranks.routes(0).begin(kTag, kSafetyNet);
+  expect_error(ErrorCode::connection_lost, [&] { ranks.routes(0).wait(1, 0); });
+}
+
+// What came before the end of a stream is still there.
+TEST(Routes, TakeWhatCameBeforeAStreamClosed) {
+  RankThreads ranks(2, RankThreads::all_streams);
+  ranks.routes(0).begin(kTag, kSafetyNet);
+  ranks.routes(1).begin(kTag, kSafetyNet);
+  put_number(ranks.routes(1), 0, 7);
+  ranks.end(1);
+  EXPECT_EQ(take_number(ranks.routes(0), 1), 7u);
+  ranks.routes(0).end();
+  expect_error(ErrorCode::connection_lost, [&] { ranks.routes(0).wait(1, 0); });
 }
 
 }  // namespace

@@ -1,0 +1,143 @@
+#include <functional>
+#include <optional>
+
+#include "collective/pieces.h"
+
+namespace ranklink {
+namespace {
+
+// Sends and receives of two ranks meet in their order. A message that fits a slot goes at once. A
+// longer one waits until its receiver is ready, and then goes in pieces: space that it holds is
+// soon free again, so no message waits for another's receiver.
+class Exchange {
+ public:
+  Exchange(Workspace& work, const Call& call)
+      : work_(work), routes_(work.routes), transfers_(call.transfers, call.count) {}
+
+  void run() {
+    work_.transfers.assign(transfers_.size(), {});
+    grant_all();
+    copy_own();
+    while (advance_all()) {
+    }
+  }
+
+ private:
+  static bool is_long(const Transfer& transfer) { return transfer.bytes > SegmentLayout::kInline; }
+  bool is_own(const Transfer& transfer) const { return transfer.peer == routes_.rank(); }
+  static bool is_send(const Transfer& transfer) { return transfer.kind == Transfer::Kind::send; }
+
+  // A sender uses grants in the order of its messages, so all may be given at once.
+  void grant_all() {
+    for (const Transfer& transfer : transfers_) {
+      if (!is_send(transfer) && is_long(transfer) && !is_own(transfer)) {
+        routes_.grant(transfer.peer);
+      }
+    }
+  }
+
+  // The i-th send to oneself is the i-th receive from oneself; the caller has checked that they
+  // fit.
+  void copy_own() {
+    std::size_t r = 0;
+    for (std::size_t s = 0; s < transfers_.size(); ++s) {
+      if (!is_own(transfers_[s]) || !is_send(transfers_[s])) continue;
+      while (!is_own(transfers_[r]) || is_send(transfers_[r])) ++r;
+      copy_bytes(static_cast<std::byte*>(transfers_[r].data),
+                 static_cast<const std::byte*>(transfers_[s].data), transfers_[s].bytes);
+      ++r;
+    }
+    for (std::size_t i = 0; i < transfers_.size(); ++i) {
+      work_.transfers[i].done = is_own(transfers_[i]);
+    }
+  }
+
+  // Does what can be done, and waits if that is nothing. False when all is done.
+  bool advance_all() {
+    int waits_for = -1;
+    bool moved = false;
+    const auto pass = [&] {
+      waits_for = -1;
+      moved = false;
+      for (std::size_t i = 0; i < transfers_.size(); ++i) {
+        if (work_.transfers[i].done || !is_first(i)) continue;
+        moved = (is_send(transfers_[i]) ? send(i) : receive(i)) || moved;
+        if (!work_.transfers[i].done) waits_for = transfers_[i].peer;
+      }
+      return moved;
+    };
+    pass();
+    if (waits_for < 0 && !moved) return false;
+    if (!moved) routes_.wait_for_any(waits_for, std::ref(pass));
+    return true;
+  }
+
+  // Whether no earlier transfer with the same peer in the same direction is under way.
+  bool is_first(std::size_t i) const {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!work_.transfers[k].done && transfers_[k].peer == transfers_[i].peer &&
+          transfers_[k].kind == transfers_[i].kind) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::size_t piece(const Transfer& transfer, std::size_t moved) const {
+    return std::min(std::min<std::size_t>(kPieceBytes, routes_.max_message()),
+                    transfer.bytes - moved);
+  }
+
+  bool send(std::size_t i) {
+    const Transfer& transfer = transfers_[i];
+    Workspace::Progress& progress = work_.transfers[i];
+    if (!routes_.has_room(transfer.peer)) return false;
+    const auto* data = static_cast<const std::byte*>(transfer.data);
+    if (!is_long(transfer)) {
+      routes_.put(transfer.peer, {data, transfer.bytes});
+      progress.done = true;
+      return true;
+    }
+    if (!progress.granted) {
+      if (!routes_.granted(transfer.peer)) return false;
+      routes_.use_grant(transfer.peer);
+      progress.granted = true;
+    }
+    const std::size_t bytes = piece(transfer, progress.moved);
+    std::byte* place = routes_.try_reserve(bytes);
+    if (place == nullptr) return false;
+    std::memcpy(place, data + progress.moved, bytes);
+    routes_.put(transfer.peer, {place, bytes});
+    progress.moved += bytes;
+    progress.done = progress.moved == transfer.bytes;
+    return true;
+  }
+
+  bool receive(std::size_t i) {
+    const Transfer& transfer = transfers_[i];
+    Workspace::Progress& progress = work_.transfers[i];
+    const std::size_t bytes = piece(transfer, progress.moved);
+    const std::optional<ByteView> message = routes_.look(transfer.peer, bytes);
+    if (!message) return false;
+    copy_bytes(static_cast<std::byte*>(transfer.data) + progress.moved, message->data(), bytes,
+               transfer.bytes >= kStreamingBytes);
+    routes_.release(transfer.peer);
+    progress.moved += bytes;
+    progress.done = progress.moved == transfer.bytes;
+    return true;
+  }
+
+  static constexpr std::size_t kPieceBytes = 128 << 10;
+
+  Workspace& work_;
+  Routes& routes_;
+  std::span<const Transfer> transfers_;
+};
+
+void run(Workspace& work, const Call& call) { Exchange(work, call).run(); }
+
+}  // namespace
+
+const Algorithm kExchange = {Collective::exchange, "grants", false, run};
+
+}  // namespace ranklink

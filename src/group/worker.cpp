@@ -1,0 +1,110 @@
+#include "group/worker.h"
+
+#include "base/error.h"
+
+namespace ranklink {
+
+void Work::Impl::end(std::optional<Error> error) {
+  const std::lock_guard lock(mutex_);
+  if (done_) return;
+  done_ = true;
+  error_ = std::move(error);
+  changed_.notify_all();
+}
+
+bool Work::Impl::done() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+bool Work::Impl::wait_for(std::optional<std::chrono::milliseconds> timeout) const {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return done_; };
+  if (!timeout) {
+    changed_.wait(lock, done);
+  } else if (!changed_.wait_for(lock, *timeout, done)) {
+    return false;
+  }
+  if (error_) throw *error_;
+  return true;
+}
+
+std::optional<Error> Work::Impl::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+Work::Work(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Work::Work(const Work&) = default;
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(const Work&) = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+bool Work::done() const { return impl_->done(); }
+void Work::wait() const { impl_->wait_for(std::nullopt); }
+bool Work::wait_for(std::chrono::milliseconds timeout) const { return impl_->wait_for(timeout); }
+std::optional<Error> Work::error() const { return impl_->error(); }
+
+Worker::Worker() : thread_([this] { loop(); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+std::shared_ptr<Work::Impl> Worker::start(Task task) {
+  auto work = std::make_shared<Work::Impl>();
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    work->end(closed_);
+    return work;
+  }
+  pending_.fetch_add(1, std::memory_order_release);
+  items_.push_back({std::move(task), work});
+  changed_.notify_all();
+  return work;
+}
+
+void Worker::wait_until_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return idle(); });
+}
+
+void Worker::close(const Error& closed) {
+  const std::lock_guard lock(mutex_);
+  closed_ = closed;
+  for (const Item& item : items_) {
+    item.work->end(closed);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+  items_.clear();
+  changed_.notify_all();
+}
+
+void Worker::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !items_.empty(); });
+    if (items_.empty()) return;
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    lock.unlock();
+    std::optional<Error> error;
+    try {
+      item.task();
+    } catch (const Error& thrown) {
+      error = thrown;
+    }
+    lock.lock();
+    pending_.fetch_sub(1, std::memory_order_release);
+    changed_.notify_all();
+    item.work->end(std::move(error));
+  }
+}
+
+}  // namespace ranklink
