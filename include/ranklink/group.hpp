@@ -128,8 +128,8 @@ class RANKLINK_PUBLIC Group {
   SharedBuffer register_memory(std::span<std::byte> memory);
 
   /// Collectives on a SharedBuffer of this group, in place and without copies where the routes are
-  /// `mapped`. `offset` is in bytes. They return when all ranks have their result; the memory is
-  /// not to be touched meanwhile.
+  /// `mapped`. `offset` is in bytes. When one returns, this rank's own memory may be used again; a
+  /// peer's, as after any collective, only after a barrier.
   void all_reduce(SharedBuffer& buffer, std::size_t count, DataType type,
                   ReduceOp op = ReduceOp::sum, std::size_t offset = 0);
   /// Each rank's part of `count` elements stands at its place of the result.

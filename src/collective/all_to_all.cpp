@@ -21,9 +21,7 @@ template <typename PairOf>
 void exchange_all(Workspace& work, const PairOf& pair_of) {
   Routes& routes = work.routes;
   const auto peers = static_cast<std::size_t>(routes.size() - 1);
-  constexpr std::size_t kPieceBytes = 128 << 10;
-  const std::size_t piece =
-      std::min(kPieceBytes, routes.max_message() / std::max<std::size_t>(peers, 1)) / 64 * 64;
+  const std::size_t piece = piece_bytes(routes, peers);
   std::size_t rounds = 1;
   for_peers(routes, [&](int peer) {
     const Pair pair = pair_of(peer);

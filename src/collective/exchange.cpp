@@ -68,7 +68,11 @@ class Exchange {
     };
     pass();
     if (waits_for < 0 && !moved) return false;
-    if (!moved) routes_.wait_for_any(waits_for, std::ref(pass));
+    if (moved) return true;
+    // What a look has moved, no later look moves again.
+    bool any = false;
+    const auto look = [&] { return any = pass() || any; };
+    routes_.wait_for_any(waits_for, std::ref(look));
     return true;
   }
 

@@ -41,12 +41,16 @@ class Pieces {
   std::size_t piece_;
 };
 
-/// Elements of a piece when a rank puts `messages` pieces at a time.
+/// Bytes of a piece when a rank puts `messages` pieces at a time: they fit a bank, or slots.
+inline std::size_t piece_bytes(const Routes& routes, std::size_t messages) {
+  constexpr std::size_t kMost = 128 << 10;  // bench/README.md: what was tried
+  constexpr std::size_t kLeast = 192;
+  static_assert(kLeast <= SegmentLayout::kInline);
+  const std::size_t share = routes.max_message() / std::max<std::size_t>(messages, 1);
+  return std::clamp(share, kLeast, kMost) / SegmentLayout::kLine * SegmentLayout::kLine;
+}
 inline std::size_t piece_elements(const Routes& routes, const Call& call, std::size_t messages) {
-  constexpr std::size_t kPieceBytes = 128 << 10;  // bench/README.md: what was tried
-  const std::size_t bytes =
-      std::min(kPieceBytes, routes.max_message() / std::max<std::size_t>(messages, 1)) / 64 * 64;
-  return bytes / size_of(call.type);
+  return piece_bytes(routes, messages) / size_of(call.type);
 }
 
 /// A message of these bytes: they themselves if they fit a slot, else a copy in the outbox.

@@ -135,7 +135,7 @@ Work Group::Impl::start(const Call& call) {
     owned->call.recv_offsets = owned->counts.data() + 3 * n;
   }
   if (world->forked()) refuse(call.collective);  // the worker isn't in this process
-  if (!worker_) worker_ = std::make_unique<Worker>();
+  if (!worker_) worker_ = std::make_unique<Worker>(world->mark);
   return Work(worker_->start([this, owned] { execute(owned->call); }));
 }
 
@@ -146,11 +146,11 @@ void Group::Impl::settle_down() {
 void Group::Impl::execute(const Call& call) {
   const bool direct = call.shared != nullptr && all_mapped_;
   const Algorithm* algorithm = &choice_.of(call.collective, bytes_of(call, size()), direct);
+  if (call.shared != nullptr) {
+    resolve(*call.shared, circle.number, call.shared_offset, work->shared);
+  }
   operate(call.collective, tag_of(call), [&] {
-    if (call.shared == nullptr) {
-      algorithm->run(*work, call);
-    } else if (algorithm->direct) {
-      resolve(*call.shared, circle.number, call.shared_offset, work->shared);
+    if (call.shared == nullptr || algorithm->direct) {
       algorithm->run(*work, call);
     } else {
       algorithm->run(*work, on_local_memory(call, rank));
@@ -163,7 +163,8 @@ void Group::Impl::begin(Collective collective, std::uint32_t tag) {
     refuse(collective);
   }
   operation_.collective = collective;
-  ++operation_.sequence;
+  // Messages between some ranks are not counted, so that the number is the same on all.
+  if (collective != Collective::exchange) ++operation_.sequence;
   page_->begin_operation(me_, operation_);
   routes->begin(tag, world->op_timeout);
 }
@@ -197,6 +198,7 @@ std::string Group::Impl::where() const {
 }
 
 void Group::Impl::fail_operation() {
+  publish_primary();
   const std::lock_guard lock(world->mutex);
   Client& client = *world->client;
   if (closing_) throw;  // the group goes: that is said by its leaving
@@ -220,6 +222,26 @@ void Group::Impl::fail_operation() {
                              .step = page().step(me()),
                              .cause = error.what(),
                              .remedy = "look at what this process may use: memory, threads"}));
+  }
+}
+
+// Another thread of this process may hold the client until it learns that the job has failed: it
+// learns it from the control page. What is only derived waits for a better reason.
+void Group::Impl::publish_primary() {
+  if (closing_) return;
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::connection_lost || error.code() == ErrorCode::op_timeout) return;
+    const std::lock_guard lock(world->publishing);
+    if (page().failed()) return;
+    page().publish_failure(me(), with(error, [&](Error::Parts& p) {
+                             if (p.rank < 0) p.rank = me();
+                             if (p.step.empty()) p.step = page().step(p.rank);
+                             p.context.clear();
+                           }));
+  } catch (const std::exception&) {
+    return;
   }
 }
 
@@ -282,6 +304,8 @@ void Group::Impl::lost(int other) {
 void Group::Impl::late(int peer, const char* awaited) {
   std::vector<int> missing;
   for (const int other : circle.members) {
+    // A message is awaited from one rank only.
+    if (other == me_ || operation_.collective == Collective::exchange) continue;
     const auto its = page().operation(other);
     const bool behind =
         !its || (its->group == operation_.group && its->sequence < operation_.sequence);

@@ -59,11 +59,13 @@ class Group::Impl {
   /// As operate(), for what also uses the rendezvous: other groups of this process wait meanwhile.
   template <typename Body>
   void operate_alone(Collective collective, const Body& body) {
+    if (world->forked()) refuse(collective);  // who held the lock isn't here
     settle_down();
     const std::lock_guard lock(world->mutex);
     operate(collective, 0, [&] {
       // Rounds are named after the step.
       world->client->enter(std::string(to_string(collective)));
+      page_->begin_operation(me_, operation_);
       body(world->op_deadline());
     });
   }
@@ -78,6 +80,7 @@ class Group::Impl {
   void begin(Collective collective, std::uint32_t tag);
   [[noreturn]] void refuse(Collective collective);
   [[noreturn]] void fail_operation();
+  void publish_primary();
   void execute(const Call& call);
   void check_peer(int peer, bool stream_open);
   [[noreturn]] void late(int peer, const char* awaited);

@@ -44,6 +44,29 @@ void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset
 
 namespace {
 
+class Kept {
+ public:
+  Kept() = default;
+  explicit Kept(std::span<std::byte> memory)
+      : memory_(memory), copy_(memory.begin(), memory.end()) {}
+  Kept(const Kept&) = delete;
+  Kept& operator=(Kept&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(copy_, other.copy_);
+    return *this;
+  }
+  ~Kept() { put_back(); }
+
+  void put_back() {
+    std::copy(copy_.begin(), copy_.end(), memory_.begin());
+    copy_.clear();
+  }
+
+ private:
+  std::span<std::byte> memory_;
+  Bytes copy_;
+};
+
 // All ranks find the same one to blame: the first that differs from rank 0.
 void need_same_size(Group::Impl& group, std::size_t size, Deadline deadline) {
   Writer row;
@@ -82,8 +105,9 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
     buffer->size = size;
     buffer->peers.resize(group.circle.members.size());
     const std::string name = fmt::format("ranklink-buffer-{}", group.me());
-    // A trial writes patterns: what is in the caller's memory is kept meanwhile.
-    Bytes kept;
+    // A trial writes patterns: what is in the caller's memory is kept meanwhile, and put back
+    // whatever happens.
+    Kept kept;
     if (place != nullptr) {
       if (size < bytes) {
         throw Error({.code = ErrorCode::bad_argument,
@@ -91,7 +115,7 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
                      .remedy = fmt::format("register at least {} bytes", bytes)});
       }
       buffer->own = world.device->adopt(name, {place, size});
-      kept.assign(place, place + size);
+      kept = Kept({place, size});
     } else {
       buffer->own = world.device->allocate(name, bytes);
     }
@@ -106,8 +130,8 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
       buffer->peers[i] = std::move(links[mechanism].at(peer).memory);
     }
     // When all have done this, nobody sees anything but zeros, or what was there.
-    std::memset(buffer->own->data(), 0, bytes);
-    std::copy(kept.begin(), kept.end(), buffer->own->data());
+    if (place == nullptr) std::memset(buffer->own->data(), 0, bytes);
+    kept.put_back();
     group.circle.submit("make_shared_buffer/cleared", {}, deadline);
   });
   return buffer;

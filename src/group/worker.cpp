@@ -1,5 +1,7 @@
 #include "group/worker.h"
 
+#include <csignal>
+
 #include "base/error.h"
 
 namespace ranklink {
@@ -12,15 +14,25 @@ void Work::Impl::end(std::optional<Error> error) {
   changed_.notify_all();
 }
 
+void Work::Impl::refuse_if_forked() const {
+  if (!mark_->forked()) return;
+  throw Error({.code = ErrorCode::group_closed,
+               .cause = "this process was forked from the one that started the work",
+               .remedy = "wait for it in the process that started it"});
+}
+
 bool Work::Impl::done() const {
+  if (mark_->forked()) return true;
   const std::lock_guard lock(mutex_);
   return done_;
 }
 
 bool Work::Impl::wait_for(std::optional<std::chrono::milliseconds> timeout) const {
+  refuse_if_forked();
   std::unique_lock lock(mutex_);
   const auto done = [&] { return done_; };
-  if (!timeout) {
+  // Very long is for ever: it could overflow the clock.
+  if (!timeout || *timeout > std::chrono::hours(24 * 365)) {
     changed_.wait(lock, done);
   } else if (!changed_.wait_for(lock, *timeout, done)) {
     return false;
@@ -30,6 +42,11 @@ bool Work::Impl::wait_for(std::optional<std::chrono::milliseconds> timeout) cons
 }
 
 std::optional<Error> Work::Impl::error() const {
+  try {
+    refuse_if_forked();
+  } catch (const Error& error) {
+    return error;
+  }
   const std::lock_guard lock(mutex_);
   return error_;
 }
@@ -46,7 +63,15 @@ void Work::wait() const { impl_->wait_for(std::nullopt); }
 bool Work::wait_for(std::chrono::milliseconds timeout) const { return impl_->wait_for(timeout); }
 std::optional<Error> Work::error() const { return impl_->error(); }
 
-Worker::Worker() : thread_([this] { loop(); }) {}
+Worker::Worker(std::shared_ptr<const ForkMark> mark) : mark_(std::move(mark)) {
+  // Signals are for the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { loop(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 Worker::~Worker() {
   {
@@ -58,7 +83,7 @@ Worker::~Worker() {
 }
 
 std::shared_ptr<Work::Impl> Worker::start(Task task) {
-  auto work = std::make_shared<Work::Impl>();
+  auto work = std::make_shared<Work::Impl>(mark_);
   const std::lock_guard lock(mutex_);
   if (closed_) {
     work->end(closed_);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/fork.h"
 #include "ranklink/work.hpp"
 
 namespace ranklink {
@@ -14,6 +15,8 @@ namespace ranklink {
 /// The state of one started call, shared by its handles and the worker.
 class Work::Impl {
  public:
+  explicit Impl(std::shared_ptr<const ForkMark> mark) : mark_(std::move(mark)) {}
+
   /// Ends it; wakes who waits. The first end counts.
   void end(std::optional<Error> error);
   bool done() const;
@@ -21,6 +24,10 @@ class Work::Impl {
   std::optional<Error> error() const;
 
  private:
+  /// In a forked process nobody does the work, and who held the lock isn't there.
+  void refuse_if_forked() const;
+
+  std::shared_ptr<const ForkMark> mark_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;
@@ -33,7 +40,7 @@ class Worker {
   /// `body` throws Error.
   using Task = std::function<void()>;
 
-  Worker();
+  explicit Worker(std::shared_ptr<const ForkMark> mark);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   /// Waits for the task that is being done; what waits behind it ends with `closed`.
@@ -53,6 +60,7 @@ class Worker {
   };
   void loop();
 
+  std::shared_ptr<const ForkMark> mark_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;

@@ -21,7 +21,7 @@ namespace ranklink {
 /// What all groups of one job have in common in this process: the rendezvous, the device, what was
 /// agreed. Members are in the order in which they need each other.
 struct World {
-  ForkMark mark;
+  std::shared_ptr<const ForkMark> mark = std::make_shared<ForkMark>();
   pid_t owner = ::getpid();
   Settings settings;
   Forced forced;  ///< algorithms
@@ -36,11 +36,12 @@ struct World {
   Report report;
   /// Who uses the client, once the group stands: it is for one thread at a time.
   std::recursive_mutex mutex;
+  std::mutex publishing;            ///< who writes a failure onto the control page
   std::atomic<bool> failed{false};  ///< a call has thrown: no other is begun
 
   /// This process was forked after the group was made: its threads aren't here, and what it would
   /// send, it would send in the parent's name.
-  bool forked() const { return mark.forked(); }
+  bool forked() const { return mark->forked(); }
   ControlPage& page() { return client->page(); }
   Deadline op_deadline() const { return Deadline::after(op_timeout); }
 };

@@ -279,8 +279,9 @@ void Routes::release(int from) {
       link.large_released > layout_.bank_bytes() / 2) {
     link.credit_due = true;
     publish_credit(link);
+    note_unsettled(link, from);  // it may be asleep for want of it
   }
-  if (link.credit_due || link.large_released > 0) note_unsettled(link, from);
+  if (link.large_released > 0) note_unsettled(link, from);
 }
 
 void Routes::publish_credit(Link& link) {
@@ -321,19 +322,22 @@ void Routes::settle() {
 
 void Routes::end() {
   settle();
-  while (!unsettled_.empty()) {
-    wait_long(unsettled_.front(), false, [&] {
-      settle();
-      return unsettled_.empty();
-    });
+  for (const int peer : streams_) {
+    const Stream& stream = *peers_[index(peer)].stream;
+    const auto sent = [&] {
+      return stream.closed() || (!peers_[index(peer)].unsettled && stream.wanted() == 0);
+    };
+    if (!sent()) wait_long(peer, false, sent);
   }
 }
 
 void Routes::progress() {
   for (const int peer : streams_) {
     Stream& stream = *peers_[index(peer)].stream;
+    stream.send_rest();
     if (!stream.closed()) stream.receive();
   }
+  if (!unsettled_.empty()) settle();
 }
 
 template <typename Ready>

@@ -77,10 +77,14 @@ bool Stream::send_credit(std::uint32_t consumed) { return send_word(kCredit, con
 bool Stream::send_grants(std::uint32_t grants) { return send_word(kGrants, grants); }
 
 bool Stream::send_word(std::uint32_t kind, std::uint32_t value) {
-  if (in_message_) return false;
-  if (out_.size() - out_end_ < kHeadBytes && flush() == Io::would_block) return false;
+  if (in_message_ || flush() == Io::would_block) return false;
   queue_head(kind, 0, value);
-  return flush() != Io::would_block;
+  flush();
+  return true;
+}
+
+void Stream::send_rest() {
+  if (!in_message_) flush();
 }
 
 void Stream::queue_head(std::uint32_t kind, std::uint32_t tag, std::uint32_t value) {

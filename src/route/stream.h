@@ -30,11 +30,14 @@ class Stream {
   /// Sends a message. False when the socket takes no more now: the caller receives, and calls again
   /// with the same message, whose sent part `done` remembers.
   bool send(std::uint32_t tag, ByteView data, std::size_t& done);
-  /// Tells the peer how many of its messages this rank has consumed; false as above. A peer that
-  /// has gone needs no credit.
+  /// Tells the peer how many of its messages this rank has consumed. False if the socket takes
+  /// nothing now: call again later. A peer that has gone needs no credit.
   bool send_credit(std::uint32_t consumed);
   /// Tells the peer how many long messages this rank has made itself ready for; as above.
   bool send_grants(std::uint32_t grants);
+
+  /// Sends what a call of these two has left.
+  void send_rest();
 
   /// Takes what has come. Throws Error(protocol_violation).
   void receive();
