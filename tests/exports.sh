@@ -8,7 +8,7 @@ library=$1
 nm=${2:-nm}
 header=$(dirname "$0")/../include/ranklink/ranklink.h
 classes='(Error|Group|Options|Report|SharedBuffer|Store|Work)'
-functions='(to_string|name_of|meaning_of|size_of|make_unique_id|set_log_sink|set_log_level|parse_log_level)'
+functions='(to_string|name_of|meaning_of|make_unique_id|set_log_sink|set_log_level|parse_log_level)'
 public="^ranklink::($classes::(operator=|[~A-Za-z_]+)|$functions)(\[abi:cxx11\])?\(|^(vtable|typeinfo|typeinfo name) for ranklink::$classes$"
 
 # The type is one letter; the address before it may be missing.

@@ -26,7 +26,9 @@ examples:
   scripts/bench-peers --peers ours,open_mpi --min 1M           two of them, large sizes
   scripts/bench-peers --json bench/results/peers.json          what a document quotes
 
-It measures ranklink as it was last built in --build; build it first.
+It measures ranklink as it was last built in --build; build it first. On a machine that does other
+things too, the tables say how much; more --rounds help, and as root `nice -n -10` before it, which
+all groups inherit.
 """
 
 import argparse

@@ -97,6 +97,14 @@ class Group:
             return file.read()
         return ""
 
+    def states(self):
+        """A letter for each process, as in ps."""
+        letters = ""
+        for pid in self.pids:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+                letters += file.read().rpartition(")")[2].split()[0]
+        return letters
+
     def answers(self, limit):
         """A line from each rank, or Failed."""
         lines = {rank: b"" for rank in range(self.ranks)}
@@ -104,12 +112,17 @@ class Group:
         poll = select.poll()
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
-        waited, last = 0.0, time.monotonic()
+        waited, start = 0.0, time.monotonic()
+        last = start
         while by_descriptor:
-            now = time.monotonic()
-            waited, last = waited + min(now - last, 1.0), now
             ended = [p for p in self.processes if p.poll() is not None]
-            for descriptor, _ in poll.poll(200):
+            ready = poll.poll(200)
+            now = time.monotonic()
+            # Time in which somebody has stopped this script or the group doesn't count.
+            if not ready and "T" not in self.states():
+                waited += min(now - last, 1.0)
+            last = now
+            for descriptor, _ in ready:
                 rank = by_descriptor[descriptor]
                 lines[rank] += os.read(descriptor, 4096)
                 if lines[rank].startswith((b"error", b"wrong")) and lines[rank].endswith(b"\n"):
@@ -122,9 +135,9 @@ class Group:
                 code = ended[0].returncode
                 how = f"exit {code}" if code >= 0 else signal.Signals(-code).name
                 raise Failed(f"its processes ended ({how}): {last_lines(self.log())}")
-            if waited > limit and by_descriptor:
+            if by_descriptor and (waited > limit or now - start > BACKSTOP_S):
                 raise Failed(f"ranks {sorted(by_descriptor.values())} did not answer within "
-                             f"{limit} s: {last_lines(self.log(), 2)}")
+                             f"{limit} s (states {self.states()}): {last_lines(self.log(), 2)}")
         return [line.decode(errors="replace").strip() for line in lines.values()]
 
     def ask(self, command):

@@ -36,7 +36,10 @@ enum class Collective : std::uint8_t {
 };
 
 /// Bytes of one element.
-RANKLINK_PUBLIC std::size_t size_of(DataType type);
+constexpr std::size_t size_of(DataType type) {
+  constexpr std::size_t kSizes[] = {2, 2, 4, 8, 1, 1, 4, 8};
+  return kSizes[static_cast<std::size_t>(type)];
+}
 /// As in `f32`, `sum`, `all_reduce`.
 RANKLINK_PUBLIC std::string_view to_string(DataType type);
 RANKLINK_PUBLIC std::string_view to_string(ReduceOp op);

@@ -27,7 +27,9 @@ namespace ranklink {
 /// and rank numbers.
 ///
 /// Counts are in elements and may be 0; pointers need no alignment. Input and output are the same
-/// memory or don't overlap at all. All ranks get bitwise the same result.
+/// memory (where a function says what `in place` means, exactly that) or don't overlap at all. All
+/// ranks get bitwise the same result. Errors and reports name ranks by their number in the job,
+/// also those of subgroups.
 class RANKLINK_PUBLIC Group {
  public:
   /// Brings the group up, or throws Error on every rank. Bounded by RANKLINK_JOIN_TIMEOUT.
@@ -101,8 +103,9 @@ class RANKLINK_PUBLIC Group {
                     std::span<const std::size_t> send_offsets, void* output,
                     std::span<const std::size_t> recv_counts,
                     std::span<const std::size_t> recv_offsets, DataType type);
-  /// Returns when `data` may be used again; a large one waits until it is received. Messages
-  /// between two ranks arrive in order.
+  /// Returns when `data` may be used again. It may wait for the receiver, so ranks that send to
+  /// each other before they receive need exchange(). Messages between two ranks, and the
+  /// collectives that both take part in, come in the order in which they were called.
   void send(const void* data, std::size_t count, DataType type, int to);
   /// Receives exactly `count` elements.
   void recv(void* data, std::size_t count, DataType type, int from);
@@ -128,8 +131,8 @@ class RANKLINK_PUBLIC Group {
   SharedBuffer register_memory(std::span<std::byte> memory);
 
   /// Collectives on a SharedBuffer of this group, in place and without copies where the routes are
-  /// `mapped`. `offset` is in bytes. When one returns, this rank's own memory may be used again; a
-  /// peer's, as after any collective, only after a barrier.
+  /// `mapped`. `offset` is in bytes, the same on all ranks. When one returns, this rank's own
+  /// memory may be used again; a peer's, as after any collective, only after a barrier.
   void all_reduce(SharedBuffer& buffer, std::size_t count, DataType type,
                   ReduceOp op = ReduceOp::sum, std::size_t offset = 0);
   /// Each rank's part of `count` elements stands at its place of the result.

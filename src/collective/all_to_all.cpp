@@ -17,8 +17,9 @@ struct Pair {
 // before it waits for this round's. A rank that is behind all others finds that they have read what
 // it put two rounds ago, so it never waits for space, and what it waits for has been put: nobody
 // stays behind. In place is right too: what is overwritten has been put.
+// `marked`: pairs differ in size, so messages say what they are a part of.
 template <typename PairOf>
-void exchange_all(Workspace& work, const PairOf& pair_of) {
+void exchange_all(Workspace& work, bool marked, const PairOf& pair_of) {
   Routes& routes = work.routes;
   const auto peers = static_cast<std::size_t>(routes.size() - 1);
   const std::size_t piece = piece_bytes(routes, peers);
@@ -33,6 +34,7 @@ void exchange_all(Workspace& work, const PairOf& pair_of) {
       const Pair pair = pair_of(peer);
       const Pieces pieces(pair.out_bytes, piece);
       if (round >= pieces.number()) return;
+      if (marked) routes.mark(pair.out_bytes);
       routes.put(peer, as_message(routes, pair.out + pieces.begin(round), pieces.size(round)));
     });
   };
@@ -43,6 +45,7 @@ void exchange_all(Workspace& work, const PairOf& pair_of) {
       const Pair pair = pair_of(peer);
       const Pieces pieces(pair.in_bytes, piece);
       if (round >= pieces.number()) return;
+      if (marked) routes.mark(pair.in_bytes);
       const ByteView theirs = routes.wait(peer, pieces.size(round));
       copy_bytes(pair.in + pieces.begin(round), theirs.data(), theirs.size(),
                  pair.in_bytes >= kStreamingBytes);
@@ -59,7 +62,7 @@ void all_to_all(Workspace& work, const Call& call) {
   };
   const Pair own = pair_of(work.routes.rank());
   copy_bytes(own.in, own.out, block);
-  exchange_all(work, pair_of);
+  exchange_all(work, false, pair_of);
 }
 
 void all_to_all_v(Workspace& work, const Call& call) {
@@ -72,7 +75,7 @@ void all_to_all_v(Workspace& work, const Call& call) {
   };
   const Pair own = pair_of(work.routes.rank());
   copy_bytes(own.in, own.out, std::min(own.out_bytes, own.in_bytes));
-  exchange_all(work, pair_of);
+  exchange_all(work, true, pair_of);
 }
 
 // Of each pair of ranks, the lower one swaps the first half of what they have for each other, the

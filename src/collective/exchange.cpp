@@ -59,10 +59,15 @@ class Exchange {
     const auto pass = [&] {
       waits_for = -1;
       moved = false;
+      ++turn_;
+      std::size_t undone = 0;
       for (std::size_t i = 0; i < transfers_.size(); ++i) {
         if (work_.transfers[i].done || !is_first(i)) continue;
         moved = (is_send(transfers_[i]) ? send(i) : receive(i)) || moved;
-        if (!work_.transfers[i].done) waits_for = transfers_[i].peer;
+        // Another one each time, so that the end of any of them is noticed.
+        if (!work_.transfers[i].done && (undone++ == 0 || turn_ % undone == 0)) {
+          waits_for = transfers_[i].peer;
+        }
       }
       return moved;
     };
@@ -97,6 +102,7 @@ class Exchange {
     Workspace::Progress& progress = work_.transfers[i];
     if (!routes_.has_room(transfer.peer)) return false;
     const auto* data = static_cast<const std::byte*>(transfer.data);
+    routes_.mark(transfer.bytes);
     if (!is_long(transfer)) {
       routes_.put(transfer.peer, {data, transfer.bytes});
       progress.done = true;
@@ -121,6 +127,7 @@ class Exchange {
     const Transfer& transfer = transfers_[i];
     Workspace::Progress& progress = work_.transfers[i];
     const std::size_t bytes = piece(transfer, progress.moved);
+    routes_.mark(transfer.bytes);
     const std::optional<ByteView> message = routes_.look(transfer.peer, bytes);
     if (!message) return false;
     copy_bytes(static_cast<std::byte*>(transfer.data) + progress.moved, message->data(), bytes,
@@ -131,11 +138,13 @@ class Exchange {
     return true;
   }
 
-  static constexpr std::size_t kPieceBytes = 128 << 10;
+  // Small, so that one side copies in what the other copies out.
+  static constexpr std::size_t kPieceBytes = 16 << 10;
 
   Workspace& work_;
   Routes& routes_;
   std::span<const Transfer> transfers_;
+  std::size_t turn_ = 0;
 };
 
 void run(Workspace& work, const Call& call) { Exchange(work, call).run(); }

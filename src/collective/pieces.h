@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -30,7 +31,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes,
 class Pieces {
  public:
   Pieces(std::size_t count, std::size_t piece) : count_(count), piece_(piece) {}
-  std::size_t number() const { return std::max<std::size_t>(1, (count_ + piece_ - 1) / piece_); }
+  std::size_t number() const { return count_ <= piece_ ? 1 : (count_ + piece_ - 1) / piece_; }
   std::size_t begin(std::size_t i) const { return i * piece_; }
   std::size_t size(std::size_t i) const {
     return begin(i) >= count_ ? 0 : std::min(piece_, count_ - begin(i));
@@ -42,15 +43,16 @@ class Pieces {
 };
 
 /// Bytes of a piece when a rank puts `messages` pieces at a time: they fit a bank, or slots.
+/// Divisions are left out of small calls, which they would lengthen by a tenth each.
 inline std::size_t piece_bytes(const Routes& routes, std::size_t messages) {
   constexpr std::size_t kMost = 128 << 10;  // bench/README.md: what was tried
   constexpr std::size_t kLeast = 192;
   static_assert(kLeast <= SegmentLayout::kInline);
-  const std::size_t share = routes.max_message() / std::max<std::size_t>(messages, 1);
+  const std::size_t share = messages < 2 ? routes.max_message() : routes.max_message() / messages;
   return std::clamp(share, kLeast, kMost) / SegmentLayout::kLine * SegmentLayout::kLine;
 }
 inline std::size_t piece_elements(const Routes& routes, const Call& call, std::size_t messages) {
-  return piece_bytes(routes, messages) / size_of(call.type);
+  return piece_bytes(routes, messages) >> std::countr_zero(size_of(call.type));
 }
 
 /// A message of these bytes: they themselves if they fit a slot, else a copy in the outbox.

@@ -53,10 +53,6 @@ void gather(Workspace& work, const Call& call) {
   const std::size_t block = call.count * element;
   const Pieces pieces(call.count, piece_elements(routes, call, 1));
   const bool streaming = block * static_cast<std::size_t>(routes.size()) >= kStreamingBytes;
-  if (routes.rank() == call.root) {
-    copy_bytes(output_of(call) + block * static_cast<std::size_t>(call.root), input_of(call), block,
-               streaming);
-  }
   for (std::size_t i = 0; i < pieces.number(); ++i) {
     const std::size_t begin = pieces.begin(i) * element;
     const std::size_t bytes = pieces.size(i) * element;
@@ -64,6 +60,9 @@ void gather(Workspace& work, const Call& call) {
       routes.put(call.root, as_message(routes, input_of(call) + begin, bytes));
       continue;
     }
+    // The root's own, while the others' are on their way.
+    copy_bytes(output_of(call) + block * static_cast<std::size_t>(call.root) + begin,
+               input_of(call) + begin, bytes, streaming);
     for_peers(routes, [&](int peer) {
       copy_bytes(output_of(call) + block * static_cast<std::size_t>(peer) + begin,
                  routes.wait(peer, bytes).data(), bytes, streaming);
@@ -79,10 +78,6 @@ void scatter(Workspace& work, const Call& call) {
   const Pieces pieces(call.count,
                       piece_elements(routes, call, static_cast<std::size_t>(routes.size() - 1)));
   const bool streaming = block >= kStreamingBytes;
-  if (routes.rank() == call.root) {
-    copy_bytes(output_of(call), input_of(call) + block * static_cast<std::size_t>(call.root), block,
-               streaming);
-  }
   for (std::size_t i = 0; i < pieces.number(); ++i) {
     const std::size_t begin = pieces.begin(i) * element;
     const std::size_t bytes = pieces.size(i) * element;
@@ -95,6 +90,9 @@ void scatter(Workspace& work, const Call& call) {
       const std::byte* theirs = input_of(call) + block * static_cast<std::size_t>(peer) + begin;
       routes.put(peer, as_message(routes, theirs, bytes));
     });
+    copy_bytes(output_of(call) + begin,
+               input_of(call) + block * static_cast<std::size_t>(call.root) + begin, bytes,
+               streaming);
   }
 }
 

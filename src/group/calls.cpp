@@ -8,7 +8,8 @@
 namespace ranklink {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 62;
+// So that bytes of all ranks' elements can be counted.
+constexpr std::size_t kMostElements = std::size_t{1} << 48;
 
 [[noreturn]] void refuse(const Call& call, std::string cause, std::string remedy) {
   throw Error({.code = ErrorCode::bad_argument,
@@ -61,6 +62,13 @@ void check_counts(const Call& call, int rank, int size) {
   bool gives = false;
   bool takes = false;
   for (int peer = 0; peer < size; ++peer) {
+    for (const std::size_t number : {call.send_counts[peer], call.send_offsets[peer],
+                                     call.recv_counts[peer], call.recv_offsets[peer]}) {
+      if (number >= kMostElements) {
+        refuse(call, fmt::format("{} elements are more than memory holds", number),
+               "give counts and offsets in elements");
+      }
+    }
     gives = gives || call.send_counts[peer] > 0;
     takes = takes || call.recv_counts[peer] > 0;
   }
@@ -105,7 +113,7 @@ void check_shared(const Call& call, int size) {
 }  // namespace
 
 std::size_t bytes_of_message(std::size_t count, DataType type) {
-  if (count <= kMostBytes / size_of(type)) return count * size_of(type);
+  if (count < kMostElements) return count * size_of(type);
   refuse({.collective = Collective::exchange},
          fmt::format("{} elements are more than memory holds", count),
          "give the number of elements");
@@ -120,7 +128,7 @@ void check_call(const Call& call, int rank, int size) {
   }
   if (call.collective == Collective::barrier) return;
   if (call.collective == Collective::exchange) return check_transfers(call, rank, size);
-  if (call.count > kMostBytes / size_of(call.type) / static_cast<std::size_t>(size)) {
+  if (call.count >= kMostElements) {
     refuse(call, fmt::format("{} elements are more than memory holds", call.count),
            "give the number of elements");
   }

@@ -134,15 +134,18 @@ void Group::all_to_all(SharedBuffer& buffer, std::size_t count, DataType type, s
 }
 
 void Group::fail(const std::string& cause, const std::string& remedy) {
-  if (impl_->world->forked()) return;
-  const std::lock_guard lock(impl_->world->mutex);
-  Client& client = *impl_->world->client;
-  if (client.failed()) return;
-  client.fail(Error({.code = ErrorCode::rank_failed,
-                     .rank = client.rank(),
-                     .step = client.page().step(client.rank()),
+  World& world = *impl_->world;
+  if (world.forked() || world.page().failed()) return;
+  const int me = impl_->me();
+  const Error error({.code = ErrorCode::rank_failed,
+                     .rank = me,
+                     .step = world.page().step(me),
                      .cause = cause,
-                     .remedy = remedy}));
+                     .remedy = remedy});
+  // Another thread may hold the client until it sees this.
+  world.page().publish_failure(me, error);
+  const std::lock_guard lock(world.mutex);
+  world.client->fail(error);
 }
 
 }  // namespace ranklink

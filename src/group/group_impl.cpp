@@ -68,6 +68,7 @@ void Group::Impl::make_routes() {
     const std::string& mechanism = decision.mechanism(me(), peer);
     Link& link = links[mechanism][peer];
     if (find_mechanism(mechanism).maps) {
+      if (!link.memory) Reader::fail("a decision for memory that isn't mapped");
       peers[i].segment = link.memory->data();
       ++here;
     } else {
@@ -146,10 +147,11 @@ void Group::Impl::settle_down() {
 void Group::Impl::execute(const Call& call) {
   const bool direct = call.shared != nullptr && all_mapped_;
   const Algorithm* algorithm = &choice_.of(call.collective, bytes_of(call, size()), direct);
+  std::uint32_t tag = tag_of(call);
   if (call.shared != nullptr) {
-    resolve(*call.shared, circle.number, call.shared_offset, work->shared);
+    tag ^= resolve(*call.shared, *this, call.shared_offset, work->shared);
   }
-  operate(call.collective, tag_of(call), [&] {
+  operate(call.collective, tag, [&] {
     if (call.shared == nullptr || algorithm->direct) {
       algorithm->run(*work, call);
     } else {
@@ -166,6 +168,8 @@ void Group::Impl::begin(Collective collective, std::uint32_t tag) {
   // Messages between some ranks are not counted, so that the number is the same on all.
   if (collective != Collective::exchange) ++operation_.sequence;
   page_->begin_operation(me_, operation_);
+  // A message that a call before should have taken is not taken for one of this call.
+  if (collective != Collective::exchange) tag ^= operation_.sequence & 0xff;
   routes->begin(tag, world->op_timeout);
 }
 
@@ -198,15 +202,16 @@ std::string Group::Impl::where() const {
 }
 
 void Group::Impl::fail_operation() {
-  publish_primary();
+  if (closing_) throw;  // the group goes: that is said by its leaving
+  const bool published = publish_primary();
   const std::lock_guard lock(world->mutex);
   Client& client = *world->client;
-  if (closing_) throw;  // the group goes: that is said by its leaving
   world->failed = true;
   try {
     throw;
   } catch (const Error& error) {
-    if (client.failed()) throw;
+    // What this thread has published, it also tells ranks of other hosts.
+    if (client.failed() && !published) throw;
     const Error full = with(error, [&](Error::Parts& p) {
       if (p.rank < 0) p.rank = me();
       if (p.step.empty()) p.step = page().step(p.rank);
@@ -227,21 +232,20 @@ void Group::Impl::fail_operation() {
 
 // Another thread of this process may hold the client until it learns that the job has failed: it
 // learns it from the control page. What is only derived waits for a better reason.
-void Group::Impl::publish_primary() {
-  if (closing_) return;
+bool Group::Impl::publish_primary() {
   try {
     throw;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::connection_lost || error.code() == ErrorCode::op_timeout) return;
-    const std::lock_guard lock(world->publishing);
-    if (page().failed()) return;
-    page().publish_failure(me(), with(error, [&](Error::Parts& p) {
-                             if (p.rank < 0) p.rank = me();
-                             if (p.step.empty()) p.step = page().step(p.rank);
-                             p.context.clear();
-                           }));
+    const bool derived =
+        error.code() == ErrorCode::connection_lost || error.code() == ErrorCode::op_timeout;
+    if (derived || page().failed()) return false;
+    return page().publish_failure(me(), with(error, [&](Error::Parts& p) {
+                                    if (p.rank < 0) p.rank = me();
+                                    if (p.step.empty()) p.step = page().step(p.rank);
+                                    p.context.clear();
+                                  }));
   } catch (const std::exception&) {
-    return;
+    return false;
   }
 }
 

@@ -38,6 +38,7 @@ class Group::Impl {
   ControlPage& page() { return world->page(); }
   /// Counts the calls of this group; the same on all ranks.
   std::uint64_t sequence() const { return operation_.sequence; }
+  std::uint64_t next_buffer() { return ++buffers_; }
 
   /// Does one call, in this thread.
   void run(const Call& call);
@@ -80,7 +81,7 @@ class Group::Impl {
   void begin(Collective collective, std::uint32_t tag);
   [[noreturn]] void refuse(Collective collective);
   [[noreturn]] void fail_operation();
-  void publish_primary();
+  bool publish_primary();
   void execute(const Call& call);
   void check_peer(int peer, bool stream_open);
   [[noreturn]] void late(int peer, const char* awaited);
@@ -89,6 +90,7 @@ class Group::Impl {
   std::string where() const;
 
   Operation operation_;
+  std::uint64_t buffers_ = 0;
   int me_ = 0;  ///< rank in the job
   ControlPage* page_ = nullptr;
   Choice choice_;

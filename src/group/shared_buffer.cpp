@@ -30,9 +30,10 @@ std::span<std::byte> SharedBuffer::peer(int rank) const {
   return {memory->data(), impl_->size};
 }
 
-void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset,
-             std::vector<std::byte*>& places) {
-  if (buffer.impl().group != group) {
+std::uint32_t resolve(const SharedBuffer& buffer, const Group::Impl& group, std::size_t offset,
+                      std::vector<std::byte*>& places) {
+  const SharedBuffer::Impl& impl = buffer.impl();
+  if (impl.group != group.circle.number || impl.world != group.world.get()) {
     throw Error({.code = ErrorCode::bad_argument,
                  .cause = "the shared buffer was made by another group",
                  .remedy = "use it with the group that made it"});
@@ -40,6 +41,8 @@ void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     places[rank] = buffer.peer(static_cast<int>(rank)).data() + offset;
   }
+  const std::uint64_t mixed = (impl.serial ^ offset << 8) * 0x9e37'79b9'7f4a'7c15u;
+  return static_cast<std::uint32_t>(mixed >> 56);
 }
 
 namespace {
@@ -96,18 +99,20 @@ std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t
                  .cause = "a shared buffer of no bytes",
                  .remedy = "ask for at least one"});
   }
+  // A trial writes patterns: what is in the caller's memory is kept meanwhile, and put back
+  // whatever happens, when no peer can reach the memory any more.
+  Kept kept;
   auto buffer = std::make_unique<SharedBuffer::Impl>();
   group.operate_alone(Collective::make_shared_buffer, [&](Deadline deadline) {
     World& world = *group.world;
     const std::size_t bytes = std::max(size, trial_bytes(world.around->size()));
+    buffer->world = group.world.get();
     buffer->group = group.circle.number;
+    buffer->serial = group.next_buffer();
     buffer->rank = group.rank;
     buffer->size = size;
     buffer->peers.resize(group.circle.members.size());
     const std::string name = fmt::format("ranklink-buffer-{}", group.me());
-    // A trial writes patterns: what is in the caller's memory is kept meanwhile, and put back
-    // whatever happens.
-    Kept kept;
     if (place != nullptr) {
       if (size < bytes) {
         throw Error({.code = ErrorCode::bad_argument,

@@ -10,7 +10,9 @@ namespace ranklink {
 
 class SharedBuffer::Impl {
  public:
-  std::uint32_t group = 0;  ///< its number
+  const void* world = nullptr;  ///< only compared
+  std::uint32_t group = 0;      ///< its number
+  std::uint64_t serial = 0;     ///< of those that the group made; the same on all ranks
   int rank = 0;
   std::size_t size = 0;
   std::unique_ptr<Memory> own;
@@ -22,9 +24,9 @@ class SharedBuffer::Impl {
 std::unique_ptr<SharedBuffer::Impl> share_memory(Group::Impl& group, std::size_t size,
                                                  std::byte* place);
 
-/// Where `offset` of the buffer stands here, by rank of `group`. Throws Error(bad_argument) if it
-/// is of another group.
-void resolve(const SharedBuffer& buffer, std::uint32_t group, std::size_t offset,
-             std::vector<std::byte*>& places);
+/// Where `offset` of the buffer stands here, by rank of `group`; returns a byte that tells it from
+/// other places. Throws Error(bad_argument) if it is of another group.
+std::uint32_t resolve(const SharedBuffer& buffer, const Group::Impl& group, std::size_t offset,
+                      std::vector<std::byte*>& places);
 
 }  // namespace ranklink

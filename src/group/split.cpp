@@ -36,11 +36,15 @@ std::vector<Choice> exchange_choices(Group::Impl& group, Choice mine, Deadline d
 }
 
 // The rows of a subgroup go by messages of its own: first their sizes, then they.
-Bytes submit_by_messages(Group::Impl& group, Bytes row) {
+Bytes submit_by_messages(Group::Impl& group, const std::string& round, Bytes row,
+                         Deadline deadline) {
   const auto ranks = static_cast<std::size_t>(group.size());
   Workspace& work = *group.work;
   const auto do_call = [&](const Call& call, const Algorithm& algorithm) {
-    work.routes.begin(tag_of(call), group.world->op_timeout);
+    // Who hands in a row of another round is told so.
+    const auto name =
+        static_cast<std::uint32_t>(std::accumulate(round.begin(), round.end(), 0) & 0xff);
+    work.routes.begin(tag_of(call) ^ name, std::chrono::ceil<Milliseconds>(deadline.left()));
     algorithm.run(work, call);
     work.routes.end();
   };
@@ -110,8 +114,9 @@ std::unique_ptr<Group::Impl> split_group(Group::Impl& group, int color, int key)
       part = std::make_unique<Group::Impl>(group.world, std::move(circle));
       part->rank =
           static_cast<int>(std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin());
-      part->circle.submit = [impl = part.get()](const std::string&, Bytes row, Deadline) {
-        return submit_by_messages(*impl, std::move(row));
+      part->circle.submit = [impl = part.get()](const std::string& round, Bytes row,
+                                                Deadline until) {
+        return submit_by_messages(*impl, round, std::move(row), until);
       };
       const std::size_t bytes =
           std::max(SegmentLayout(part->size()).bytes(), trial_bytes(world.around->size()));

@@ -1,6 +1,7 @@
 #include "group/worker.h"
 
 #include <csignal>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -64,13 +65,23 @@ bool Work::wait_for(std::chrono::milliseconds timeout) const { return impl_->wai
 std::optional<Error> Work::error() const { return impl_->error(); }
 
 Worker::Worker(std::shared_ptr<const ForkMark> mark) : mark_(std::move(mark)) {
-  // Signals are for the program's own threads.
-  sigset_t all;
+  // Signals are for the program's own threads, but for those that a thread brings upon itself.
+  sigset_t most;
   sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { loop(); });
+  sigfillset(&most);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGABRT}) {
+    sigdelset(&most, own);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &most, &before);
+  std::optional<Error> error;
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::system_error& thrown) {
+    error = system_error("a thread for what is started", thrown.code().value(),
+                         "raise the limit of processes (--pids-limit, ulimit -u)");
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error) throw *error;
 }
 
 Worker::~Worker() {
@@ -124,6 +135,10 @@ void Worker::loop() {
       item.task();
     } catch (const Error& thrown) {
       error = thrown;
+    } catch (const std::exception& thrown) {
+      error = Error({.code = ErrorCode::rank_failed,
+                     .cause = thrown.what(),
+                     .remedy = "look at what this process may use: memory, threads"});
     }
     lock.lock();
     pending_.fetch_sub(1, std::memory_order_release);

@@ -36,7 +36,6 @@ struct World {
   Report report;
   /// Who uses the client, once the group stands: it is for one thread at a time.
   std::recursive_mutex mutex;
-  std::mutex publishing;            ///< who writes a failure onto the control page
   std::atomic<bool> failed{false};  ///< a call has thrown: no other is begun
 
   /// This process was forked after the group was made: its threads aren't here, and what it would

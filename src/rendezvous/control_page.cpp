@@ -163,6 +163,7 @@ bool ControlPage::died(int rank) const {
 }
 
 bool ControlPage::publish_failure(int index, const Error& error) {
+  const std::lock_guard lock(sleepers_->publishing);
   Slot& s = slot(index);
   if (s.failure_size.load(std::memory_order_acquire) != 0) return false;
   Writer bytes;

@@ -92,10 +92,11 @@ class ControlPage {
   Fd fd_;
   Mapping mapping_;
   int size_ = 0;
-  // Threads of this process that sleep, each in a group of its own.
+  // Threads of this process that sleep, each in a group of its own, and those that fail.
   struct Sleepers {
     std::mutex mutex;
     int count = 0;
+    std::mutex publishing;
   };
   std::unique_ptr<Sleepers> sleepers_ = std::make_unique<Sleepers>();
 };

@@ -228,7 +228,10 @@ ByteView Routes::view(int from, std::size_t size) {
       // Nothing a peer wrote is used unchecked.
       const std::size_t place = head.place;
       if (place > layout_.outbox_bytes() - size) {
-        Reader::fail("a message at a place outside of the outbox");
+        throw Error({.code = ErrorCode::protocol_violation,
+                     .rank = members_[index(from)],
+                     .cause = "a message at a place outside of the outbox",
+                     .remedy = "look for what writes over memory in that rank's process"});
       }
       data = link.outbox + place;
     }
@@ -357,7 +360,7 @@ void Routes::look_around(int peer) {
 }
 
 // The longer it lasts, the more it leaves the processor alone.
-void Routes::wait_long(int peer, bool any, const std::function<bool()>& ready) {
+void Routes::wait_long(const int& peer, bool any, const std::function<bool()>& ready) {
   settle();
   const int pauses = crowded_ ? 0 : kPauses;
   for (int round = 0;; ++round) {

@@ -75,6 +75,10 @@ class Routes {
     deadline_.reset();
   }
   std::uint32_t tag() const { return tag_; }
+  /// From now on messages are of a transfer of so many bytes in all: both sides must mean the same.
+  void mark(std::uint64_t bytes) {
+    tag_ = (tag_ & ~0xffu) | static_cast<std::uint32_t>(bytes * 0x9e37'79b9'7f4a'7c15u >> 56);
+  }
   /// Ends it: lets peers know what they may be asleep for.
   void end();
 
@@ -104,7 +108,10 @@ class Routes {
 
   /// Waits until `ready` says so, which depends on messages from several peers or on room for
   /// messages to them. `peer` is one of them, to be named if they don't come.
-  void wait_for_any(int peer, const std::function<bool()>& ready) { wait_long(peer, true, ready); }
+  /// `ready` may change it.
+  void wait_for_any(const int& peer, const std::function<bool()>& ready) {
+    wait_long(peer, true, ready);
+  }
 
  private:
   struct Link {
@@ -139,7 +146,7 @@ class Routes {
   /// Polls for a moment, then waits long.
   template <typename Ready>
   void wait_until(int peer, const Ready& ready);
-  void wait_long(int peer, bool any, const std::function<bool()>& ready);
+  void wait_long(const int& peer, bool any, const std::function<bool()>& ready);
   void look_around(int peer);
   void sleep(int peer, bool any, int sleeps, const std::function<bool()>& ready);
   ByteView view(int from, std::size_t size);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/log.h"
 #include "route/segment.h"
 
 namespace ranklink {
@@ -34,6 +35,14 @@ Stream::Stream(Fd socket, std::size_t max_message, std::uint32_t sequence, int p
 // A TCP socket that is closed while the peer still sends to it is reset, and what it hasn't sent
 // yet is lost: so it is let go when the peer has all, or has had a moment.
 Stream::~Stream() {
+  try {
+    linger();
+  } catch (const std::exception& error) {
+    log(LogLevel::info, "the stream to rank {} ended badly: {}", peer_, error.what());
+  }
+}
+
+void Stream::linger() {
   if (!socket_) return;
   ::shutdown(socket_.get(), SHUT_WR);
   const Deadline deadline = Deadline::after(kLinger);
@@ -45,6 +54,13 @@ Stream::~Stream() {
     }
     wait_for(socket_.get(), POLLIN, deadline, Milliseconds(1));
   }
+}
+
+void Stream::violated(const char* what) const {
+  throw Error({.code = ErrorCode::protocol_violation,
+               .rank = peer_,
+               .cause = what,
+               .remedy = "run the same version of ranklink on all ranks"});
 }
 
 bool Stream::send(std::uint32_t tag, ByteView data, std::size_t& done) {
@@ -169,9 +185,9 @@ void Stream::take_head() {
     grants_ = head[2];
     return;
   }
-  if (head[0] != kMessage) Reader::fail("a message of an unknown kind on a stream");
-  if (head[2] > max_message_) Reader::fail("a message on a stream that is larger than any");
-  if (received_ - consumed_ >= kSlots) Reader::fail("more messages on a stream than it has room");
+  if (head[0] != kMessage) violated("a message of an unknown kind on a stream");
+  if (head[2] > max_message_) violated("a message on a stream that is larger than any");
+  if (received_ - consumed_ >= kSlots) violated("more messages on a stream than it has room");
   Message& message = slots_[received_ % kSlots];
   message.tag = head[1];
   message.size = head[2];

@@ -55,6 +55,8 @@ class Stream {
   bool closed() const { return closed_; }
 
  private:
+  void linger();
+  [[noreturn]] void violated(const char* what) const;
   Io flush();
   bool send_word(std::uint32_t kind, std::uint32_t value);
   void queue_head(std::uint32_t kind, std::uint32_t tag, std::uint32_t value);

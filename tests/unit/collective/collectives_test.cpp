@@ -70,6 +70,31 @@ TEST_P(CollectiveTest, SumsSpecialValues) {
   });
 }
 
+// However it is done, and whenever: the bits are the same.
+TEST_P(CollectiveTest, SumsToTheSameBitsByEveryAlgorithm) {
+  const auto rank_sum = [&](const Algorithm& algorithm, std::size_t count) {
+    RankThreads ranks(size(), kinds());
+    std::vector<std::vector<float>> data(static_cast<std::size_t>(size()));
+    ranks.run_well([&](Workspace& work) {
+      const int rank = work.routes.rank();
+      auto& mine = data[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 0; i < count; ++i) mine.push_back(sample_value(rank, i));
+      do_call(
+          work, algorithm,
+          {Collective::all_reduce, mine.data(), mine.data(), count, DataType::f32, ReduceOp::avg});
+    });
+    for (const auto& other : data) EXPECT_EQ(other, data[0]);
+    return data[0];
+  };
+  for (const std::size_t count : {5, 1000, 70'000}) {
+    const auto expected = rank_sum(kAllReduceFlat, count);
+    for (int turn = 0; turn < 2; ++turn) {
+      EXPECT_EQ(rank_sum(kAllReduceTwoPhase, count), expected);
+      EXPECT_EQ(rank_sum(kAllReduceFlat, count), expected);
+    }
+  }
+}
+
 TEST_P(CollectiveTest, CountsOnBeyondTheLargestNumber) {
   RankThreads ranks(size(), kinds(), 0xffff'fff0);
   ranks.run_well([&](Workspace& work) {
