@@ -17,7 +17,7 @@ constexpr const Algorithm* kAlgorithms[] = {
     &kBarrierFlat,     &kBarrierDissemination,
 };
 
-// Measured by scripts/tune; bench/README.md says how, and what was learned.
+// Measured with RANKLINK_ALGORITHM; bench/README.md says what was learned.
 constexpr Tuning kTable[] = {
     {Collective::all_reduce, true, kAnyRanks, 2048, &kAllReduceFlat},
     {Collective::all_reduce, true, kAnyRanks, kAnyBytes, &kAllReduceDirect},
@@ -25,8 +25,8 @@ constexpr Tuning kTable[] = {
     {Collective::reduce_scatter, true, kAnyRanks, kAnyBytes, &kReduceScatterDirect},
     {Collective::broadcast, true, kAnyRanks, kAnyBytes, &kBroadcastDirect},
     {Collective::all_to_all, true, kAnyRanks, kAnyBytes, &kAllToAllDirect},
-    {Collective::all_reduce, false, 2, 32 << 10, &kAllReduceFlat},
-    {Collective::all_reduce, false, 4, 8 << 10, &kAllReduceFlat},
+    {Collective::all_reduce, false, 2, 64 << 10, &kAllReduceFlat},
+    {Collective::all_reduce, false, 16, 16 << 10, &kAllReduceFlat},
     {Collective::all_reduce, false, kAnyRanks, 4 << 10, &kAllReduceFlat},
     {Collective::all_reduce, false, kAnyRanks, kAnyBytes, &kAllReduceTwoPhase},
     {Collective::all_gather, false, kAnyRanks, kAnyBytes, &kAllGatherFlat},

@@ -29,7 +29,7 @@ TEST(Circle, GivesEachGroupOtherTags) {
   Circle job;
   std::set<std::uint32_t> tags;
   for (int i = 0; i < 1000; ++i) tags.insert(job.next_tag());
-  for (const std::uint32_t number : {1u, 2u, 3u, 0x10000u, 0x8000'0001u, 0xffff'ffffu}) {
+  for (const std::uint32_t number : {1u, 2u, 3u, 0x10000u, 0xffff'ffffu}) {
     Circle group{.members = {0, 2}, .number = number};
     for (int i = 0; i < 1000; ++i) EXPECT_TRUE(tags.insert(group.next_tag()).second);
   }

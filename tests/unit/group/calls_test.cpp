@@ -64,10 +64,11 @@ TEST(CheckCall, RefusesUnknownNumbers) {
 
 TEST(CheckCall, RefusesMoreThanMemoryHolds) {
   for (const Collective collective : kPlain) {
-    const std::size_t most = (std::size_t{1} << 62) / 4 / kSize;
-    refused(call_of(collective, ~std::size_t{0}), "elements are more than memory holds");
-    refused(call_of(collective, most + 1), std::to_string(most + 1) + " elements are more than");
-    check_call(call_of(collective, most), 0, kSize);
+    for (const std::size_t count : {std::size_t{1} << 50, std::size_t{1} << 62, ~std::size_t{0}}) {
+      refused(call_of(collective, count),
+              std::to_string(count) + " elements are more than memory holds");
+    }
+    check_call(call_of(collective, 1 << 30), 0, kSize);
   }
   EXPECT_EQ(bytes_of_message(5, DataType::f64), 40u);
   EXPECT_THAT(expect_error(ErrorCode::bad_argument,
@@ -158,6 +159,13 @@ TEST(CheckCall, RefusesCountsThatCannotBe) {
     Call call = good;
     call.*member = nullptr;
     refused(call, "no counts or no offsets");
+  }
+  for (const auto member :
+       {&Call::send_counts, &Call::send_offsets, &Call::recv_counts, &Call::recv_offsets}) {
+    std::array<std::size_t, kSize> absurd = {1, ~std::size_t{0} / 4, 1};
+    Call call = good;
+    call.*member = absurd.data();
+    refused(call, "elements are more than memory holds");
   }
   Call call = good;
   call.input = nullptr;

@@ -1,8 +1,8 @@
 // Any calls in any order, in groups that overlap, some of them going on by themselves.
 
+#include "../unit/collective/prepared_call.h"
+#include "../unit/collective/prepared_exchange.h"
 #include "group/worker.h"
-#include "prepared_call.h"
-#include "prepared_exchange.h"
 
 namespace ranklink {
 namespace {
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SequencesTest,
                          testing::Combine(testing::Values(RankThreads::all_mapped,
                                                           RankThreads::all_streams,
                                                           RankThreads::mixed),
-                                          testing::Values(1, 2, 3)),
+                                          testing::Values(1, 2, 3, 4, 5)),
                          [](const auto& test) {
                            return RankThreads::name_of(std::get<0>(test.param)) +
                                   std::to_string(std::get<1>(test.param));
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SequencesTest,
 TEST_P(SequencesTest, GiveWhatEachCallGivesAlone) {
   const auto [kinds, seed] = GetParam();
   Groups groups(kinds);
-  const std::vector<Step> plan = groups.plan(kinds, seed, 150);
+  const std::vector<Step> plan = groups.plan(kinds, seed, 300);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < Groups::kRanks; ++rank) {
     threads.emplace_back([&, rank] {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-#include "../collective/rank_threads.h"
+#include "../unit/collective/rank_threads.h"
 
 namespace ranklink {
 namespace {
@@ -178,13 +178,13 @@ class Actor {
   std::vector<bool> held_;
 };
 
-class InboxPropertyTest : public testing::TestWithParam<std::tuple<RankThreads::Kinds, int>> {
+class InboxesTest : public testing::TestWithParam<std::tuple<RankThreads::Kinds, int>> {
  protected:
   RankThreads::Kinds kinds() const { return std::get<0>(GetParam()); }
   int size() const { return std::get<1>(GetParam()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, InboxPropertyTest,
+INSTANTIATE_TEST_SUITE_P(Kinds, InboxesTest,
                          testing::Combine(testing::Values(RankThreads::all_mapped,
                                                           RankThreads::all_streams,
                                                           RankThreads::mixed),
@@ -194,13 +194,13 @@ INSTANTIATE_TEST_SUITE_P(Kinds, InboxPropertyTest,
                                   std::to_string(std::get<1>(test.param));
                          });
 
-TEST_P(InboxPropertyTest, NothingIsOverwrittenBeforeItIsReleased) {
+TEST_P(InboxesTest, NothingIsOverwrittenBeforeItIsReleased) {
   RankThreads ranks(size(), kinds(), 0xffff'ff80);
   ranks.run_well([&](Routes& routes) { Actor(routes, 300).play(); });
 }
 
 // Who writes without looking waits for the slowest reader, and overruns nobody.
-TEST_P(InboxPropertyTest, AGreedyWriterWaits) {
+TEST_P(InboxesTest, AGreedyWriterWaits) {
   constexpr std::uint32_t kMessages = 200;
   RankThreads ranks(size(), kinds(), 0xffff'ffc0);
   std::vector<std::atomic<std::uint32_t>> read(static_cast<std::size_t>(size()));
@@ -236,7 +236,7 @@ TEST_P(InboxPropertyTest, AGreedyWriterWaits) {
 }
 
 // A grant is seen only after it was given, and each once.
-TEST_P(InboxPropertyTest, GrantsAreUsedOnce) {
+TEST_P(InboxesTest, GrantsAreUsedOnce) {
   constexpr int kGrants = 300;
   RankThreads ranks(size(), kinds(), 0xffff'ff80);
   std::vector<std::atomic<int>> given(static_cast<std::size_t>(size() * size()));
