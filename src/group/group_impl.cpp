@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "base/log.h"
 #include "group/shared_buffer.h"
 
 namespace ranklink {
@@ -47,11 +48,26 @@ Group::Impl::Impl(std::shared_ptr<World> shared, Circle c)
 
 Group::Impl::~Impl() {
   closing_ = true;
-  if (worker_) {
-    worker_->close(Error({.code = ErrorCode::group_closed,
-                          .rank = me(),
-                          .cause = "the group was left before this call was begun",
-                          .remedy = "wait for what was started before the group goes"}));
+  if (!worker_) return;
+  const bool unfinished = !worker_->idle();
+  worker_->close(Error({.code = ErrorCode::group_closed,
+                        .rank = me(),
+                        .cause = "the group was left before this call was begun",
+                        .remedy = "wait for what was started before the group goes"}));
+  worker_.reset();
+  if (!unfinished || page().failed()) return;
+  // Others wait in these calls, and this process may stay in the job by another group.
+  const std::lock_guard lock(world->mutex);
+  try {
+    world->client->fail(Error({.code = ErrorCode::rank_left,
+                               .rank = me(),
+                               .step = page().step(me()),
+                               .cause = fmt::format("rank {} left a group in which calls that it "
+                                                    "had started were still going on",
+                                                    me()),
+                               .remedy = "wait for what was started before the group goes"}));
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "what was left unfinished could not be told: {}", error.what());
   }
 }
 
