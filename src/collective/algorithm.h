@@ -25,8 +25,16 @@ struct Workspace {
     bool done = false;
   };
   std::vector<Progress> transfers;
+  std::vector<std::byte> aside;  ///< of all_to_all in place, by pull
   /// Of a call on a SharedBuffer: where it stands here, by rank.
   std::vector<std::byte*> shared;
+};
+
+/// What an algorithm works by, besides messages.
+enum class Needs {
+  messages,
+  shared_buffer,  ///< a SharedBuffer that all ranks have mapped
+  pull,           ///< that all ranks can have the kernel copy from each other's memory
 };
 
 /// One way of doing a collective. All ranks run the same one with the same call; what it does
@@ -35,8 +43,7 @@ struct Workspace {
 struct Algorithm {
   Collective collective;
   std::string_view name;
-  /// Works on a SharedBuffer where it is mapped.
-  bool direct;
+  Needs needs;
   void (*run)(Workspace&, const Call&);
 };
 
@@ -51,6 +58,11 @@ extern const Algorithm kReduceScatterFlat;
 extern const Algorithm kReduceScatterDirect;
 extern const Algorithm kBroadcastFlat;
 extern const Algorithm kBroadcastDirect;
+extern const Algorithm kAllGatherPull;
+extern const Algorithm kBroadcastPull;
+extern const Algorithm kGatherPull;
+extern const Algorithm kScatterPull;
+extern const Algorithm kAllToAllPull;
 extern const Algorithm kReduceFlat;
 extern const Algorithm kGatherFlat;
 extern const Algorithm kScatterFlat;

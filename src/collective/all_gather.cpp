@@ -44,7 +44,7 @@ void direct(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kAllGatherFlat = {Collective::all_gather, "flat", false, flat};
-const Algorithm kAllGatherDirect = {Collective::all_gather, "direct", true, direct};
+const Algorithm kAllGatherFlat = {Collective::all_gather, "flat", Needs::messages, flat};
+const Algorithm kAllGatherDirect = {Collective::all_gather, "direct", Needs::shared_buffer, direct};
 
 }  // namespace ranklink

@@ -34,6 +34,6 @@ void run(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kAllReduceDirect = {Collective::all_reduce, "direct", true, run};
+const Algorithm kAllReduceDirect = {Collective::all_reduce, "direct", Needs::shared_buffer, run};
 
 }  // namespace ranklink

@@ -17,6 +17,6 @@ void run(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kAllReduceFlat = {Collective::all_reduce, "flat", false, run};
+const Algorithm kAllReduceFlat = {Collective::all_reduce, "flat", Needs::messages, run};
 
 }  // namespace ranklink

@@ -79,6 +79,6 @@ void run(Workspace& work, const Call& call) { TwoPhase(work, call).run(); }
 
 }  // namespace
 
-const Algorithm kAllReduceTwoPhase = {Collective::all_reduce, "two_phase", false, run};
+const Algorithm kAllReduceTwoPhase = {Collective::all_reduce, "two_phase", Needs::messages, run};
 
 }  // namespace ranklink

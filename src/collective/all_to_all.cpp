@@ -105,8 +105,8 @@ void direct(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kAllToAllFlat = {Collective::all_to_all, "flat", false, all_to_all};
-const Algorithm kAllToAllDirect = {Collective::all_to_all, "direct", true, direct};
-const Algorithm kAllToAllV = {Collective::all_to_all_v, "flat", false, all_to_all_v};
+const Algorithm kAllToAllFlat = {Collective::all_to_all, "flat", Needs::messages, all_to_all};
+const Algorithm kAllToAllDirect = {Collective::all_to_all, "direct", Needs::shared_buffer, direct};
+const Algorithm kAllToAllV = {Collective::all_to_all_v, "flat", Needs::messages, all_to_all_v};
 
 }  // namespace ranklink

@@ -19,8 +19,8 @@ void dissemination(Workspace& work, const Call&) {
 
 }  // namespace
 
-const Algorithm kBarrierFlat = {Collective::barrier, "flat", false, flat};
-const Algorithm kBarrierDissemination = {Collective::barrier, "dissemination", false,
+const Algorithm kBarrierFlat = {Collective::barrier, "flat", Needs::messages, flat};
+const Algorithm kBarrierDissemination = {Collective::barrier, "dissemination", Needs::messages,
                                          dissemination};
 
 }  // namespace ranklink

@@ -14,7 +14,8 @@ constexpr const Algorithm* kAlgorithms[] = {
     &kAllGatherDirect, &kReduceScatterFlat,    &kReduceScatterDirect, &kBroadcastFlat,
     &kBroadcastDirect, &kReduceFlat,           &kGatherFlat,          &kScatterFlat,
     &kAllToAllFlat,    &kAllToAllDirect,       &kAllToAllV,           &kExchange,
-    &kBarrierFlat,     &kBarrierDissemination,
+    &kBarrierFlat,     &kBarrierDissemination, &kAllGatherPull,       &kBroadcastPull,
+    &kGatherPull,      &kScatterPull,          &kAllToAllPull,
 };
 
 // Measured with RANKLINK_ALGORITHM; bench/README.md says what was learned.
@@ -29,12 +30,22 @@ constexpr Tuning kTable[] = {
     {Collective::all_reduce, false, 16, 16 << 10, &kAllReduceFlat},
     {Collective::all_reduce, false, kAnyRanks, 4 << 10, &kAllReduceFlat},
     {Collective::all_reduce, false, kAnyRanks, kAnyBytes, &kAllReduceTwoPhase},
+    {Collective::all_gather, false, kAnyRanks, 8 << 10, &kAllGatherFlat},
+    {Collective::all_gather, false, 2, 16 << 20, &kAllGatherPull},
     {Collective::all_gather, false, kAnyRanks, kAnyBytes, &kAllGatherFlat},
     {Collective::reduce_scatter, false, kAnyRanks, kAnyBytes, &kReduceScatterFlat},
     {Collective::broadcast, false, kAnyRanks, kAnyBytes, &kBroadcastFlat},
     {Collective::reduce, false, kAnyRanks, kAnyBytes, &kReduceFlat},
+    {Collective::gather, false, kAnyRanks, 32 << 10, &kGatherFlat},
+    {Collective::gather, false, 2, 512 << 10, &kGatherPull},
     {Collective::gather, false, kAnyRanks, kAnyBytes, &kGatherFlat},
+    {Collective::scatter, false, kAnyRanks, 64 << 10, &kScatterFlat},
+    {Collective::scatter, false, 16, 32 << 20, &kScatterPull},
     {Collective::scatter, false, kAnyRanks, kAnyBytes, &kScatterFlat},
+    {Collective::all_to_all, false, 2, 16 << 10, &kAllToAllFlat},
+    {Collective::all_to_all, false, 2, 32 << 20, &kAllToAllPull},
+    {Collective::all_to_all, false, kAnyRanks, 128 << 10, &kAllToAllFlat},
+    {Collective::all_to_all, false, 16, 32 << 20, &kAllToAllPull},
     {Collective::all_to_all, false, kAnyRanks, kAnyBytes, &kAllToAllFlat},
     {Collective::all_to_all_v, false, kAnyRanks, kAnyBytes, &kAllToAllV},
     {Collective::exchange, false, kAnyRanks, kAnyBytes, &kExchange},
@@ -108,18 +119,31 @@ Forced Forced::parse(std::string_view text) {
   return forced;
 }
 
-Choice::Choice(int ranks, const Forced& forced) {
+Choice::Choice(int ranks, bool pull, const Forced& forced) {
   for (const Tuning& row : kTable) {
-    if (ranks > row.ranks) continue;
+    if (ranks > row.ranks || (row.algorithm->needs == Needs::pull && !pull)) continue;
     auto& rows = rows_[row.shared ? 1 : 0][static_cast<std::size_t>(row.collective)];
     if (!rows.empty() && rows.back().bytes == kAnyBytes) continue;
     const Algorithm* wanted = forced.find(row.collective);
-    if (wanted != nullptr && (row.shared || !wanted->direct)) {
+    if (wanted != nullptr && fits(*wanted, row.shared)) {
+      if (wanted->needs == Needs::pull && !pull && ranks > 1) {
+        throw Error(
+            {.code = ErrorCode::mechanism_unavailable,
+             .cause = fmt::format("{}={} was asked for, and not all ranks can copy from each "
+                                  "other's memory (process_vm_readv)",
+                                  to_string(row.collective), wanted->name),
+             .remedy = "put the ranks into one pid namespace, with the right to trace each "
+                       "other (--cap-add SYS_PTRACE), or use another algorithm"});
+      }
       rows.assign(1, {kAnyBytes, wanted});
     } else {
       rows.push_back({row.bytes, row.algorithm});
     }
   }
+}
+
+bool fits(const Algorithm& algorithm, bool shared) {
+  return algorithm.needs != Needs::shared_buffer || shared;
 }
 
 void Choice::refuse(Collective collective) {

@@ -23,6 +23,8 @@ struct Tuning {
 };
 
 std::span<const Tuning> tuning_table();
+/// Whether an algorithm can be forced on calls with a SharedBuffer, or on those without.
+bool fits(const Algorithm& algorithm, bool shared);
 inline constexpr int kAnyRanks = 1 << 20;
 inline constexpr std::size_t kAnyBytes = ~std::size_t{0};
 
@@ -47,7 +49,9 @@ std::optional<std::string> refuse_algorithms(std::string_view text);
 class Choice {
  public:
   Choice() = default;
-  Choice(int ranks, const Forced& forced);
+  /// `pull`: whether all ranks can copy from each other's memory. Throws
+  /// Error(mechanism_unavailable) if one that needs it is forced and they can't.
+  Choice(int ranks, bool pull, const Forced& forced);
 
   /// The algorithm for a call of `bytes`. Direct ones are only for calls on a SharedBuffer, where
   /// all routes are mapped.

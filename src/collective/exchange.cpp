@@ -151,6 +151,6 @@ void run(Workspace& work, const Call& call) { Exchange(work, call).run(); }
 
 }  // namespace
 
-const Algorithm kExchange = {Collective::exchange, "grants", false, run};
+const Algorithm kExchange = {Collective::exchange, "grants", Needs::messages, run};
 
 }  // namespace ranklink

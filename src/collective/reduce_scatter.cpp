@@ -42,7 +42,8 @@ void direct(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kReduceScatterFlat = {Collective::reduce_scatter, "flat", false, flat};
-const Algorithm kReduceScatterDirect = {Collective::reduce_scatter, "direct", true, direct};
+const Algorithm kReduceScatterFlat = {Collective::reduce_scatter, "flat", Needs::messages, flat};
+const Algorithm kReduceScatterDirect = {Collective::reduce_scatter, "direct", Needs::shared_buffer,
+                                        direct};
 
 }  // namespace ranklink

@@ -98,10 +98,11 @@ void scatter(Workspace& work, const Call& call) {
 
 }  // namespace
 
-const Algorithm kBroadcastFlat = {Collective::broadcast, "flat", false, broadcast};
-const Algorithm kBroadcastDirect = {Collective::broadcast, "direct", true, broadcast_direct};
-const Algorithm kReduceFlat = {Collective::reduce, "flat", false, reduce_at_root};
-const Algorithm kGatherFlat = {Collective::gather, "flat", false, gather};
-const Algorithm kScatterFlat = {Collective::scatter, "flat", false, scatter};
+const Algorithm kBroadcastFlat = {Collective::broadcast, "flat", Needs::messages, broadcast};
+const Algorithm kBroadcastDirect = {Collective::broadcast, "direct", Needs::shared_buffer,
+                                    broadcast_direct};
+const Algorithm kReduceFlat = {Collective::reduce, "flat", Needs::messages, reduce_at_root};
+const Algorithm kGatherFlat = {Collective::gather, "flat", Needs::messages, gather};
+const Algorithm kScatterFlat = {Collective::scatter, "flat", Needs::messages, scatter};
 
 }  // namespace ranklink

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "exchange/coordinator.h"
+#include "exchange/pattern.h"
 
 namespace ranklink {
 
@@ -31,12 +32,16 @@ Offer make_offer(Surroundings& around, Circle& circle, const Memory* memory, Dea
   if (memory != nullptr) {
     around.device.handle(*memory).encode(row);
     row.put(static_cast<std::int32_t>(around.device.export_fd(*memory)));
+    const int me = around.rank();
+    write_pattern({around.client.seating().job, me, me, kPullAccess, 0}, 0, around.probe);
+    row.put(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(around.probe.data())));
   }
   const Bytes all = circle.submit(around.client.step() + "/offer", row.take(), deadline);
   const auto ranks = static_cast<std::size_t>(around.size());
   Offer offer{.memory = memory,
               .handles = std::vector<Handle>(ranks),
-              .fd_numbers = std::vector<std::int32_t>(ranks, -1)};
+              .fd_numbers = std::vector<std::int32_t>(ranks, -1),
+              .probes = std::vector<std::uint64_t>(ranks)};
   Reader reader(all);
   const auto rows = split_rows(reader, static_cast<int>(circle.members.size()));
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -45,6 +50,7 @@ Offer make_offer(Surroundings& around, Circle& circle, const Memory* memory, Dea
     Reader peer(rows[i]);
     offer.handles[rank] = Handle::decode(peer);
     offer.fd_numbers[rank] = peer.get<std::int32_t>();
+    offer.probes[rank] = peer.get<std::uint64_t>();
     peer.end();
   }
   return offer;

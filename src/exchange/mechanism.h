@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@
 
 namespace ranklink {
 
+/// A pattern in private memory, for peers that try to read it.
+using PullProbe = std::array<std::byte, 64>;
+
 /// What mechanisms work with: one rank's view of the group during bring-up.
 struct Surroundings {
   Client& client;
@@ -27,6 +31,7 @@ struct Surroundings {
   std::vector<Introduction> ranks;
   bool all_local = true;            ///< the rendezvous can pass descriptors between all ranks
   std::map<int, Met> pair_sockets;  ///< to those that it can't pass descriptors to
+  PullProbe probe{};                ///< stays where it is, and as make_offer() fills it
   std::uint32_t trial = 0;          ///< the tag of what is sent now
 
   int rank() const { return client.rank(); }
@@ -44,6 +49,7 @@ struct Offer {
   const Memory* memory = nullptr;
   std::vector<Handle> handles;           ///< of every rank's memory, by rank in the job
   std::vector<std::int32_t> fd_numbers;  ///< of the descriptor behind it, in its owner's process
+  std::vector<std::uint64_t> probes;     ///< where every rank's probe stands in its own memory
 };
 
 /// Exchanges handles; without memory this rank only takes part. All of the circle call it together.

@@ -23,6 +23,7 @@ struct PatternKey {
 inline constexpr std::uint32_t kLoadAccess = 1;    ///< the owner writes, the peer loads
 inline constexpr std::uint32_t kStoreAccess = 2;   ///< the peer stores, the owner reads
 inline constexpr std::uint32_t kStreamAccess = 3;  ///< sent over a stream
+inline constexpr std::uint32_t kPullAccess = 4;    ///< in private memory, which the kernel copies
 
 /// Fills `bytes` (a multiple of 8), the first of which lies at `offset` of its segment.
 void write_pattern(const PatternKey& key, std::uint64_t offset, std::span<std::byte> bytes);

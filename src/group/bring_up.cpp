@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/socket.h"
+#include "exchange/pull.h"
 #include "exchange/trial.h"
 #include "group/report.h"
 #include "group/timeline.h"
@@ -34,6 +35,7 @@ class BringUp {
  private:
   void prepare_successor(Claim& claim, const Joined& joined);
   void share_page();
+  bool can_pull_from_all();
 
   const Options& options_;
   int rank_ = -1;  ///< until it is known
@@ -242,18 +244,33 @@ void BringUp::agree() {
   const Digest digest = world_->decision.digest();
   acknowledgement.raw(digest);
   acknowledgement.raw(timeline_.encode());
+  acknowledgement.put(can_pull_from_all());
   const Bytes commit = client.submit("agree", acknowledgement.take(), deadline_);
   Reader reader(commit);
   Report& report = world_->report;
   report.epoch = reader.get<std::uint32_t>();
   report.digest = to_hex(digest);
   const auto rows = split_rows(reader, client.size());
+  world_->pull = true;
   for (int rank = 0; rank < client.size(); ++rank) {
     Reader row(rows[static_cast<std::size_t>(rank)]);
     row.raw(digest.size());
     const auto steps = Timeline::decode(row, rank);
     report.timeline.insert(report.timeline.end(), steps.begin(), steps.end());
+    if (row.get<std::uint8_t>() == 0) world_->pull = false;
   }
+  group_->choose_algorithms();
+}
+
+// Some collectives have the kernel copy between ranks, if all can.
+bool BringUp::can_pull_from_all() {
+  Surroundings& around = *world_->around;
+  for (int peer = 0; peer < around.size(); ++peer) {
+    if (peer == around.rank()) continue;
+    if (!find_mechanism(world_->decision.mechanism(around.rank(), peer)).maps) return false;
+    if (!can_pull(around, offer_, peer)) return false;
+  }
+  return true;
 }
 
 // The group stands: say what it is.

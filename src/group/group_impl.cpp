@@ -74,7 +74,6 @@ Group::Impl::~Impl() {
 void Group::Impl::make_routes() {
   page_ = &world->page();
   me_ = me();
-  choice_ = Choice(size(), world->forced);
   const Decision& decision = world->decision;
   std::vector<Routes::Peer> peers(circle.members.size());
   int here = 1;  // ranks that may run on this one's cores
@@ -86,6 +85,7 @@ void Group::Impl::make_routes() {
     if (find_mechanism(mechanism).maps) {
       if (!link.memory) Reader::fail("a decision for memory that isn't mapped");
       peers[i].segment = link.memory->data();
+      peers[i].pid = world->around->party(peer).facts.pid;
       ++here;
     } else {
       if (!link.stream) Reader::fail("a decision for a stream that doesn't stand");
@@ -168,7 +168,7 @@ void Group::Impl::execute(const Call& call) {
     tag ^= resolve(*call.shared, *this, call.shared_offset, work->shared);
   }
   operate(call.collective, tag, [&] {
-    if (call.shared == nullptr || algorithm->direct) {
+    if (call.shared == nullptr || algorithm->needs == Needs::shared_buffer) {
       algorithm->run(*work, call);
     } else {
       algorithm->run(*work, on_local_memory(call, rank));

@@ -76,6 +76,8 @@ class Group::Impl {
 
   /// What the routes need; makes them.
   void make_routes();
+  /// Once it is known what all ranks can do.
+  void choose_algorithms() { choice_ = Choice(size(), world->pull, world->forced); }
 
  private:
   void begin(Collective collective, std::uint32_t tag);

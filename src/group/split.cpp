@@ -131,6 +131,7 @@ std::unique_ptr<Group::Impl> split_group(Group::Impl& group, int color, int key)
       part->links = std::move(links);
       Routes::prepare(part->segment->data(), part->size());
       part->make_routes();
+      part->choose_algorithms();
     }
     // Nobody sends before all segments are prepared.
     group.circle.submit("split/prepared", {}, deadline);

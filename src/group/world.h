@@ -33,6 +33,7 @@ struct World {
   std::unique_ptr<Meeting> meeting;
   std::unique_ptr<Surroundings> around;
   Decision decision;
+  bool pull = false;  ///< all ranks can copy from each other's memory
   Report report;
   /// Who uses the client, once the group stands: it is for one thread at a time.
   std::recursive_mutex mutex;

@@ -1,10 +1,14 @@
 #include "route/routes.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/error.h"
+#include "base/process_memory.h"
 
 namespace ranklink {
 namespace {
@@ -60,6 +64,7 @@ Routes::Routes(Setup setup, ControlPage& page, Watch watch)
     link.segment = setup.peers[i].segment;
     if (link.segment != nullptr) link.outbox = link.segment + layout_.outbox();
     link.stream = std::move(setup.peers[i].stream);
+    link.pid = setup.peers[i].pid;
     link.sent = link.credit = link.last_large = setup.sequence;
     link.received = link.credited = setup.sequence;
     link.grants = link.grants_used = setup.sequence;
@@ -136,6 +141,20 @@ void Routes::next_bank() {
   }
   bank_ = (bank_ + 1) % SegmentLayout::kBanks;
   used_ = 0;
+}
+
+void Routes::pull(int from, std::uint64_t address, std::byte* to, std::size_t bytes) {
+  const int error = read_process_memory(peers_[index(from)].pid, address, to, bytes);
+  if (error == 0) return;
+  // A peer that has ended is known by better signs, at the second look at the latest.
+  watch_.check(from, false);
+  watch_.check(from, false);
+  throw Error({.code = ErrorCode::system_call,
+               .rank = members_[index(from)],
+               .cause = fmt::format("process_vm_readv of {} bytes of rank {}: {}", bytes,
+                                    members_[index(from)], errno_text(error)),
+               .remedy = "look at the memory that it gives, or set RANKLINK_ALGORITHM to one that "
+                         "doesn't pull"});
 }
 
 void Routes::grant(int from) {

@@ -28,6 +28,7 @@ class Routes {
   struct Peer {
     std::byte* segment = nullptr;
     std::unique_ptr<Stream> stream;
+    int pid = 0;  ///< where this rank can copy from its private memory
   };
 
   /// What a wait needs from its surroundings, besides memory. Ranks are numbered as in the group.
@@ -99,6 +100,9 @@ class Routes {
   /// Gives back the oldest message of `from`.
   void release(int from);
 
+  /// Copies `bytes` at `address` of a peer's private memory to `to`, in one copy. Throws Error.
+  void pull(int from, std::uint64_t address, std::byte* to, std::size_t bytes);
+
   /// A long message between two ranks goes out only when its receiver is ready for it: one that
   /// isn't must not hold space that messages to others need. grant() says so to the sender.
   void grant(int from);
@@ -130,6 +134,7 @@ class Routes {
     bool credit_due = false;
     bool unsettled = false;
     std::unique_ptr<Stream> stream;
+    int pid = 0;
   };
 
   static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }

@@ -1,6 +1,6 @@
 """All collectives, by real ranks: in groups that overlap, in flight, by threads, on shared memory."""
 
-from support import COLLECTIVES, CORRUPT_MAPPING, SANITIZED, SystemTest, main
+from support import COLLECTIVES, CORRUPT_MAPPING, DENY_SYSCALL, SANITIZED, SystemTest, main
 
 # One pair that shares no memory among others that do.
 ONE_STREAM = {"LD_PRELOAD": CORRUPT_MAPPING, "CORRUPT_MAPPING": "1:0:private"}
@@ -36,6 +36,26 @@ class Collectives(SystemTest):
         self.right(3, 100, 8, "mixed", env={
             "RANKLINK_ALGORITHM": "all_reduce=two_phase,barrier=dissemination"})
         self.right(3, 100, 9, "mixed", env={"RANKLINK_ALGORITHM": "all_reduce=flat"})
+
+    PULLED = ",".join(f"{c}=pull" for c in
+                      ("all_gather", "broadcast", "gather", "scatter", "all_to_all"))
+
+    def test_the_same_by_pulling(self):
+        for size in (1, 2, 3, 5):
+            with self.subTest(size=size):
+                self.right(size, 100, 16, "mixed", env={"RANKLINK_ALGORITHM": self.PULLED})
+
+    def test_pulling_where_it_is_refused(self):
+        for before, options in (([DENY_SYSCALL, "process_vm_readv=EPERM", "--"], []),
+                                ([], ["--isolate", "pid"])):
+            process = self.launch(2, COLLECTIVES, 1, 17, "mixed", options=options, before=before,
+                                  env={"RANKLINK_ALGORITHM": "broadcast=pull"})
+            self.assertEqual(process.wait(), 1, process.story())
+            self.assertEqual({e["code"] for e in process.events("error")}, {"RL1301"})
+            self.assertIn("process_vm_readv", process.stderr)
+            # Who leaves the choice to the table gets something else.
+            process = self.launch(2, COLLECTIVES, 50, 17, "mixed", options=options, before=before)
+            self.assertEqual(process.wait(), 0, process.story())
 
     def test_two_groups_by_two_threads(self):
         for options in ([], ["--mechanism", "none"]):

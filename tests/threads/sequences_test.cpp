@@ -35,7 +35,7 @@ class Groups {
       const int size = groups_[group]->size();
       const auto table = algorithm_table();
       const Algorithm* algorithm = table[random() % table.size()];
-      if (algorithm->direct && kinds != RankThreads::all_mapped) continue;
+      if (algorithm->needs != Needs::messages && kinds != RankThreads::all_mapped) continue;
       const std::size_t most = random() % 8 == 0 ? 40'000 : 300;
       std::unique_ptr<Prepared> call;
       if (algorithm == &kExchange) {

@@ -114,7 +114,7 @@ void print_tuning(bool as_json) {
   }
   for (const Tuning& row : tuning_table()) {
     const Algorithm* wanted = forced.find(row.collective);
-    const bool is_forced = wanted != nullptr && (row.shared || !wanted->direct);
+    const bool is_forced = wanted != nullptr && fits(*wanted, row.shared);
     const std::string_view name = is_forced ? wanted->name : row.algorithm->name;
     const char* memory = row.shared ? "SharedBuffer" : "any pointers";
     if (as_json) {
@@ -126,13 +126,18 @@ void print_tuning(bool as_json) {
       entry["bytes_up_to"] = nullptr;
       if (row.bytes != kAnyBytes) entry["bytes_up_to"] = row.bytes;
       entry["algorithm"] = name;
+      entry["needs_pull"] = row.algorithm->needs == Needs::pull;
       entry["forced"] = is_forced;
       list.push_back(std::move(entry));
       continue;
     }
+    const bool conditional = !is_forced && row.algorithm->needs == Needs::pull;
     fmt::print("{:<15} {:<14} {:>6} {:>9}  {}{}\n", to_string(row.collective), memory,
                limit(static_cast<std::size_t>(row.ranks), kAnyRanks, ""),
-               limit(row.bytes, kAnyBytes, "B"), name, is_forced ? " (forced)" : "");
+               limit(row.bytes, kAnyBytes, "B"), name,
+               is_forced     ? " (forced)"
+               : conditional ? " (if all ranks can read each other's memory)"
+                             : "");
   }
   if (as_json) fmt::print("{}\n", list.dump(2));
   if (as_json) return;

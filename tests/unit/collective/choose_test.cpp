@@ -22,13 +22,13 @@ constexpr std::size_t kSizes[] = {0,    1,        8,       240,     2048,    204
 // Nobody may be left without an algorithm.
 TEST(Choice, KnowsEveryCollectiveAtEverySize) {
   for (const int ranks : {1, 2, 3, 4, 5, 8, 16, 17, 64, 1000, 65'536}) {
-    const Choice choice(ranks, Forced{});
+    const Choice choice(ranks, false, Forced{});
     for (const std::size_t bytes : kSizes) {
       for (int i = 0; i < static_cast<int>(Collective::split); ++i) {
         const auto collective = static_cast<Collective>(i);
         const Algorithm& algorithm = choice.of(collective, bytes, false);
         EXPECT_EQ(algorithm.collective, collective);
-        EXPECT_FALSE(algorithm.direct) << to_string(collective);
+        EXPECT_EQ(algorithm.needs, Needs::messages) << to_string(collective);
         EXPECT_NE(algorithm.run, nullptr);
       }
       for (const Collective collective : kSharedForms) {
@@ -39,7 +39,7 @@ TEST(Choice, KnowsEveryCollectiveAtEverySize) {
 }
 
 TEST(Choice, RefusesWhatHasNoAlgorithm) {
-  const Choice choice(2, Forced{});
+  const Choice choice(2, false, Forced{});
   EXPECT_THAT(
       expect_error(ErrorCode::bad_argument, [&] { choice.of(Collective::split, 0, false); }),
       HasSubstr("split"));
@@ -52,16 +52,18 @@ TEST(Choice, RefusesWhatHasNoAlgorithm) {
 TEST(Choice, FollowsTheTable) {
   for (const Tuning& row : tuning_table()) {
     EXPECT_EQ(row.algorithm->collective, row.collective);
-    EXPECT_TRUE(row.shared || !row.algorithm->direct);
+    EXPECT_TRUE(row.shared || row.algorithm->needs != Needs::shared_buffer);
   }
   for (const int ranks : {1, 2, 3, 4, 8, 16, 17, 300}) {
-    const Choice choice(ranks, Forced{});
+    const bool pull = ranks % 2 == 0;
+    const Choice choice(ranks, pull, Forced{});
     for (const Tuning& row : tuning_table()) {
       for (const std::size_t bytes : {row.bytes, row.bytes + 1, std::size_t{8}}) {
         const auto expected =
             std::find_if(tuning_table().begin(), tuning_table().end(), [&](const Tuning& other) {
               return other.collective == row.collective && other.shared == row.shared &&
-                     ranks <= other.ranks && bytes <= other.bytes;
+                     ranks <= other.ranks && bytes <= other.bytes &&
+                     (pull || other.algorithm->needs != Needs::pull);
             });
         ASSERT_NE(expected, tuning_table().end());
         EXPECT_EQ(&choice.of(row.collective, bytes, row.shared), expected->algorithm);
@@ -87,7 +89,7 @@ TEST(Forced, IsObeyed) {
   EXPECT_EQ(forced.find(Collective::all_reduce), &kAllReduceTwoPhase);
   EXPECT_EQ(forced.find(Collective::barrier), &kBarrierDissemination);
   EXPECT_EQ(forced.find(Collective::all_gather), nullptr);
-  const Choice choice(2, forced);
+  const Choice choice(2, false, forced);
   for (const std::size_t bytes : kSizes) {
     EXPECT_EQ(&choice.of(Collective::all_reduce, bytes, false), &kAllReduceTwoPhase);
     EXPECT_EQ(&choice.of(Collective::all_reduce, bytes, true), &kAllReduceTwoPhase);
@@ -98,13 +100,21 @@ TEST(Forced, IsObeyed) {
 // Where there is no memory to work on directly, the table decides.
 TEST(Forced, WorksDirectlyOnlyWhereThatCanBe) {
   const Forced forced = Forced::parse("all_reduce=direct");
-  const Choice choice(2, forced);
-  const Choice free(2, Forced{});
+  const Choice choice(2, false, forced);
+  const Choice free(2, false, Forced{});
   for (const std::size_t bytes : kSizes) {
     EXPECT_EQ(&choice.of(Collective::all_reduce, bytes, true), &kAllReduceDirect);
     EXPECT_EQ(&choice.of(Collective::all_reduce, bytes, false),
               &free.of(Collective::all_reduce, bytes, false));
   }
+}
+
+// What was asked for is done, or nothing is.
+TEST(Forced, NeedsRanksThatCanPull) {
+  const Forced forced = Forced::parse("broadcast=pull");
+  EXPECT_EQ(&Choice(3, true, forced).of(Collective::broadcast, 8, false), &kBroadcastPull);
+  EXPECT_THAT(expect_error(ErrorCode::mechanism_unavailable, [&] { Choice(3, false, forced); }),
+              HasSubstr("broadcast=pull"));
 }
 
 TEST(Forced, RefusesOtherTexts) {

@@ -44,7 +44,7 @@ class PreparedCall : public Prepared {
  public:
   PreparedCall(const CallCase& how, int ranks, std::uint32_t seed)
       : how_(how), ranks_(static_cast<std::size_t>(ranks)), random_(seed), calls_(ranks_) {
-    if (how.algorithm->direct) how_.in_place = true;
+    if (how.algorithm->needs == Needs::shared_buffer) how_.in_place = true;
     if (how.algorithm->collective == Collective::all_to_all_v) {
       prepare_all_to_all_v();
     } else if (how.algorithm->collective != Collective::barrier) {
@@ -61,7 +61,7 @@ class PreparedCall : public Prepared {
     }
   }
   void run(Workspace& work) const override {
-    if (how_.algorithm->direct) work.shared = shared_;
+    if (how_.algorithm->needs == Needs::shared_buffer) work.shared = shared_;
     do_call(work, *how_.algorithm, call(work.routes.rank()));
   }
   std::string text() const override { return how_.text(); }
@@ -119,7 +119,7 @@ class PreparedCall : public Prepared {
       std::byte* output = nullptr;
       if (how_.in_place || collective == Collective::broadcast) {
         input = output = make(std::max(in_bytes, out_bytes), how_.offset);
-        if (how_.algorithm->direct) shared_.push_back(input);
+        if (how_.algorithm->needs == Needs::shared_buffer) shared_.push_back(input);
         const bool in_part =
             collective == Collective::all_gather || (collective == Collective::gather && takes);
         const bool out_part = collective == Collective::reduce_scatter ||

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -62,6 +63,7 @@ class RankThreads {
         if (plan(members_[at(a)], members_[at(b)]) == Kind::mapped) {
           peers[at(a)][at(b)].segment = segment(b);
           peers[at(b)][at(a)].segment = segment(a);
+          peers[at(a)][at(b)].pid = peers[at(b)][at(a)].pid = ::getpid();
           continue;
         }
         auto [one, other] = make_socketpair();
@@ -173,7 +175,7 @@ inline void do_call(Workspace& work, const Algorithm& algorithm, const Call& cal
 /// As a group does it: by the algorithm that the table gives.
 inline void do_call(Workspace& work, const Call& call,
                     Milliseconds timeout = std::chrono::seconds(60)) {
-  const Choice choice(work.routes.size(), Forced{});
+  const Choice choice(work.routes.size(), false, Forced{});
   do_call(work, choice.of(call.collective, call.count * size_of(call.type), false), call, timeout);
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranklink {
+
+/// Copies `bytes` at `address` of another process to `to`, by one copy of the kernel's
+/// (process_vm_readv(2)). Returns 0 or the errno: EPERM without the right to trace that process or
+/// under a seccomp filter, ESRCH once it is gone, EFAULT for memory that it doesn't have.
+int read_process_memory(int pid, std::uint64_t address, std::byte* to, std::size_t bytes);
+
+}  // namespace ranklink
