@@ -228,7 +228,7 @@ void Group::Impl::fail_operation() {
   } catch (const Error& error) {
     // What this thread has published, it also tells ranks of other hosts.
     if (client.failed() && !published) throw;
-    const Error full = with(error, [&](Error::Parts& p) {
+    Error full = with(error, [&](Error::Parts& p) {
       if (p.rank < 0) p.rank = me();
       if (p.step.empty()) p.step = page().step(p.rank);
       if (p.context.empty()) p.context = where();
