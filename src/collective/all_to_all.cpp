@@ -67,11 +67,13 @@ void all_to_all(Workspace& work, const Call& call) {
 
 void all_to_all_v(Workspace& work, const Call& call) {
   const std::size_t element = size_of(call.type);
+  // Nothing may have no address.
   const auto pair_of = [&](int p) {
     const auto peer = static_cast<std::size_t>(p);
-    return Pair{
-        input_of(call) + call.send_offsets[peer] * element, call.send_counts[peer] * element,
-        output_of(call) + call.recv_offsets[peer] * element, call.recv_counts[peer] * element};
+    Pair pair{nullptr, call.send_counts[peer] * element, nullptr, call.recv_counts[peer] * element};
+    if (pair.out_bytes > 0) pair.out = input_of(call) + call.send_offsets[peer] * element;
+    if (pair.in_bytes > 0) pair.in = output_of(call) + call.recv_offsets[peer] * element;
+    return pair;
   };
   const Pair own = pair_of(work.routes.rank());
   copy_bytes(own.in, own.out, std::min(own.out_bytes, own.in_bytes));

@@ -39,7 +39,8 @@ std::uint32_t resolve(const SharedBuffer& buffer, const Group::Impl& group, std:
                  .remedy = "use it with the group that made it"});
   }
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    places[rank] = buffer.peer(static_cast<int>(rank)).data() + offset;
+    const auto memory = buffer.peer(static_cast<int>(rank));
+    places[rank] = memory.empty() ? nullptr : memory.data() + offset;
   }
   const std::uint64_t mixed = (impl.serial ^ offset << 8) * 0x9e37'79b9'7f4a'7c15u;
   return static_cast<std::uint32_t>(mixed >> 56);

@@ -154,8 +154,9 @@ TEST_F(AdoptTest, RefusesMemoryThatIsNotMapped) {
   auto* bytes = static_cast<std::byte*>(place);
   ASSERT_EQ(::munmap(bytes + page_, page_), 0);
   refused({bytes, 3 * page_}, "no memory is mapped at");
-  ASSERT_EQ(::munmap(bytes, 3 * page_), 0);
-  refused({bytes, page_}, "no memory is mapped at");
+  // The hole may be somebody else's by now.
+  ASSERT_EQ(::munmap(bytes, page_), 0);
+  ASSERT_EQ(::munmap(bytes + 2 * page_, page_), 0);
 }
 
 TEST_F(AdoptTest, RefusesMemoryThatIsSharedAlready) {

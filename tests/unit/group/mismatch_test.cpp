@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_P(MismatchTest, FailsOnAllRanks) {
-  const auto& [mechanism, mismatch] = GetParam();
+  const std::string mechanism = std::get<0>(GetParam());
+  const Mismatch& mismatch = std::get<1>(GetParam());
   const auto thrown = run_groups(
       3, {{"RANKLINK_MECHANISM", mechanism}, {"RANKLINK_OP_TIMEOUT", "20s"}}, [&](Group& group) {
         std::vector<float> input(200'001);
