@@ -21,7 +21,7 @@ struct Workspace {
   /// Of exchange(), by transfer.
   struct Progress {
     std::size_t moved = 0;  ///< bytes
-    bool granted = false;
+    bool agreed = false;    ///< the receiver has granted it, or was told where to pull it from
     bool done = false;
   };
   std::vector<Progress> transfers;
@@ -69,7 +69,8 @@ extern const Algorithm kScatterFlat;
 extern const Algorithm kAllToAllFlat;
 extern const Algorithm kAllToAllDirect;
 extern const Algorithm kAllToAllV;
-extern const Algorithm kExchange;
+extern const Algorithm kExchangeGrants;
+extern const Algorithm kExchangePull;
 extern const Algorithm kBarrierFlat;
 extern const Algorithm kBarrierDissemination;
 

@@ -13,9 +13,9 @@ constexpr const Algorithm* kAlgorithms[] = {
     &kAllReduceFlat,   &kAllReduceTwoPhase,    &kAllReduceDirect,     &kAllGatherFlat,
     &kAllGatherDirect, &kReduceScatterFlat,    &kReduceScatterDirect, &kBroadcastFlat,
     &kBroadcastDirect, &kReduceFlat,           &kGatherFlat,          &kScatterFlat,
-    &kAllToAllFlat,    &kAllToAllDirect,       &kAllToAllV,           &kExchange,
+    &kAllToAllFlat,    &kAllToAllDirect,       &kAllToAllV,           &kExchangeGrants,
     &kBarrierFlat,     &kBarrierDissemination, &kAllGatherPull,       &kBroadcastPull,
-    &kGatherPull,      &kScatterPull,          &kAllToAllPull,
+    &kGatherPull,      &kScatterPull,          &kAllToAllPull,        &kExchangePull,
 };
 
 // Measured with RANKLINK_ALGORITHM; bench/README.md says what was learned.
@@ -48,7 +48,8 @@ constexpr Tuning kTable[] = {
     {Collective::all_to_all, false, 16, 32 << 20, &kAllToAllPull},
     {Collective::all_to_all, false, kAnyRanks, kAnyBytes, &kAllToAllFlat},
     {Collective::all_to_all_v, false, kAnyRanks, kAnyBytes, &kAllToAllV},
-    {Collective::exchange, false, kAnyRanks, kAnyBytes, &kExchange},
+    {Collective::exchange, false, 16, kAnyBytes, &kExchangePull},
+    {Collective::exchange, false, kAnyRanks, kAnyBytes, &kExchangeGrants},
     {Collective::barrier, false, 16, kAnyBytes, &kBarrierFlat},
     {Collective::barrier, false, kAnyRanks, kAnyBytes, &kBarrierDissemination},
 };

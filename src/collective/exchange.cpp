@@ -1,4 +1,5 @@
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "collective/pieces.h"
@@ -8,11 +9,15 @@ namespace {
 
 // Sends and receives of two ranks meet in their order. A message that fits a slot goes at once. A
 // longer one waits until its receiver is ready, and then goes in pieces: space that it holds is
-// soon free again, so no message waits for another's receiver.
+// soon free again, so no message waits for another's receiver. Where the receiver can pull, a large
+// one stays where it is: the sender tells where that is, and waits until it is read.
 class Exchange {
  public:
-  Exchange(Workspace& work, const Call& call)
-      : work_(work), routes_(work.routes), transfers_(call.transfers, call.count) {}
+  Exchange(Workspace& work, const Call& call, std::size_t pull_from)
+      : work_(work),
+        routes_(work.routes),
+        transfers_(call.transfers, call.count),
+        pull_from_(pull_from) {}
 
   void run() {
     work_.transfers.assign(transfers_.size(), {});
@@ -23,14 +28,17 @@ class Exchange {
   }
 
  private:
-  static bool is_long(const Transfer& transfer) { return transfer.bytes > SegmentLayout::kInline; }
+  bool is_pulled(const Transfer& transfer) const { return transfer.bytes >= pull_from_; }
+  bool needs_grant(const Transfer& transfer) const {
+    return transfer.bytes > SegmentLayout::kInline && !is_pulled(transfer);
+  }
   bool is_own(const Transfer& transfer) const { return transfer.peer == routes_.rank(); }
   static bool is_send(const Transfer& transfer) { return transfer.kind == Transfer::Kind::send; }
 
   // A sender uses grants in the order of its messages, so all may be given at once.
   void grant_all() {
     for (const Transfer& transfer : transfers_) {
-      if (!is_send(transfer) && is_long(transfer) && !is_own(transfer)) {
+      if (!is_send(transfer) && needs_grant(transfer) && !is_own(transfer)) {
         routes_.grant(transfer.peer);
       }
     }
@@ -100,18 +108,24 @@ class Exchange {
   bool send(std::size_t i) {
     const Transfer& transfer = transfers_[i];
     Workspace::Progress& progress = work_.transfers[i];
+    if (is_pulled(transfer) && progress.agreed) {
+      return progress.done = routes_.all_released(transfer.peer);
+    }
     if (!routes_.has_room(transfer.peer)) return false;
     const auto* data = static_cast<const std::byte*>(transfer.data);
     routes_.mark(transfer.bytes);
-    if (!is_long(transfer)) {
-      routes_.put(transfer.peer, {data, transfer.bytes});
-      progress.done = true;
-      return true;
+    if (is_pulled(transfer)) {
+      routes_.tell(transfer.peer, data);
+      return progress.agreed = true;
     }
-    if (!progress.granted) {
+    if (!needs_grant(transfer)) {
+      routes_.put(transfer.peer, {data, transfer.bytes});
+      return progress.done = true;
+    }
+    if (!progress.agreed) {
       if (!routes_.granted(transfer.peer)) return false;
       routes_.use_grant(transfer.peer);
-      progress.granted = true;
+      progress.agreed = true;
     }
     const std::size_t bytes = piece(transfer, progress.moved);
     std::byte* place = routes_.try_reserve(bytes);
@@ -128,8 +142,13 @@ class Exchange {
     Workspace::Progress& progress = work_.transfers[i];
     const std::size_t bytes = piece(transfer, progress.moved);
     routes_.mark(transfer.bytes);
-    const std::optional<ByteView> message = routes_.look(transfer.peer, bytes);
+    const std::optional<ByteView> message =
+        routes_.look(transfer.peer, is_pulled(transfer) ? Routes::kTold : bytes);
     if (!message) return false;
+    if (is_pulled(transfer)) {
+      routes_.pull(transfer.peer, *message, static_cast<std::byte*>(transfer.data), transfer.bytes);
+      return progress.done = true;
+    }
     copy_bytes(static_cast<std::byte*>(transfer.data) + progress.moved, message->data(), bytes,
                transfer.bytes >= kStreamingBytes);
     routes_.release(transfer.peer);
@@ -144,13 +163,22 @@ class Exchange {
   Workspace& work_;
   Routes& routes_;
   std::span<const Transfer> transfers_;
+  std::size_t pull_from_;  // bytes
   std::size_t turn_ = 0;
 };
 
-void run(Workspace& work, const Call& call) { Exchange(work, call).run(); }
+void by_grants(Workspace& work, const Call& call) {
+  Exchange(work, call, std::numeric_limits<std::size_t>::max()).run();
+}
+
+// Below, two copies take less time than the kernel's call.
+constexpr std::size_t kPullFrom = 16 << 10;
+
+void by_pull(Workspace& work, const Call& call) { Exchange(work, call, kPullFrom).run(); }
 
 }  // namespace
 
-const Algorithm kExchange = {Collective::exchange, "grants", Needs::messages, run};
+const Algorithm kExchangeGrants = {Collective::exchange, "grants", Needs::messages, by_grants};
+const Algorithm kExchangePull = {Collective::exchange, "pull", Needs::pull, by_pull};
 
 }  // namespace ranklink

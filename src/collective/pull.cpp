@@ -1,65 +1,53 @@
 // Calls in which the kernel copies from one rank's memory straight into another's: one copy, where
-// messages take two. Ranks tell each other where their data is; who has been read from must not
-// return before that is over.
+// messages take two. Ranks tell each other where their data is; who has told must not return before
+// that is read.
 
 #include "collective/pieces.h"
 
 namespace ranklink {
 namespace {
 
-void tell(Routes& routes, int peer, const std::byte* data) {
-  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(data));
-  routes.put(peer, std::as_bytes(std::span(&address, 1)));
-}
-
-// Reads what `peer` tells of.
 void pull(Routes& routes, int peer, std::byte* to, std::size_t bytes) {
-  std::uint64_t address = 0;
-  std::memcpy(&address, routes.wait(peer, sizeof address).data(), sizeof address);
-  routes.release(peer);
-  routes.pull(peer, address, to, bytes);
+  routes.pull(peer, routes.wait(peer, Routes::kTold), to, bytes);
 }
 
-void await_word(Routes& routes, int peer) {
-  routes.wait(peer, 0);
-  routes.release(peer);
+void await_all_released(Routes& routes) {
+  for_peers(routes, [&](int peer) { routes.await_released(peer); });
 }
 
 void all_gather(Workspace& work, const Call& call) {
   Routes& routes = work.routes;
   const std::size_t block = call.count * size_of(call.type);
-  for_peers(routes, [&](int peer) { tell(routes, peer, input_of(call)); });
+  for_peers(routes, [&](int peer) { routes.tell(peer, input_of(call)); });
   copy_bytes(output_of(call) + block * static_cast<std::size_t>(routes.rank()), input_of(call),
              block);
   for_peers(routes, [&](int peer) {
     pull(routes, peer, output_of(call) + block * static_cast<std::size_t>(peer), block);
   });
-  meet(routes);
+  await_all_released(routes);
 }
 
 void broadcast(Workspace& work, const Call& call) {
   Routes& routes = work.routes;
-  if (routes.rank() == call.root) {
-    for_peers(routes, [&](int peer) { tell(routes, peer, input_of(call)); });
-    for_peers(routes, [&](int peer) { await_word(routes, peer); });
-  } else {
+  if (routes.rank() != call.root) {
     pull(routes, call.root, output_of(call), call.count * size_of(call.type));
-    routes.put(call.root, {});
+    return;
   }
+  for_peers(routes, [&](int peer) { routes.tell(peer, input_of(call)); });
+  await_all_released(routes);
 }
 
 void gather(Workspace& work, const Call& call) {
   Routes& routes = work.routes;
   const std::size_t block = call.count * size_of(call.type);
   if (routes.rank() != call.root) {
-    tell(routes, call.root, input_of(call));
-    await_word(routes, call.root);
+    routes.tell(call.root, input_of(call));
+    routes.await_released(call.root);
     return;
   }
   copy_bytes(output_of(call) + block * static_cast<std::size_t>(call.root), input_of(call), block);
   for_peers(routes, [&](int peer) {
     pull(routes, peer, output_of(call) + block * static_cast<std::size_t>(peer), block);
-    routes.put(peer, {});
   });
 }
 
@@ -68,14 +56,13 @@ void scatter(Workspace& work, const Call& call) {
   const std::size_t block = call.count * size_of(call.type);
   if (routes.rank() != call.root) {
     pull(routes, call.root, output_of(call), block);
-    routes.put(call.root, {});
     return;
   }
   for_peers(routes, [&](int peer) {
-    tell(routes, peer, input_of(call) + block * static_cast<std::size_t>(peer));
+    routes.tell(peer, input_of(call) + block * static_cast<std::size_t>(peer));
   });
   copy_bytes(output_of(call), input_of(call) + block * static_cast<std::size_t>(call.root), block);
-  for_peers(routes, [&](int peer) { await_word(routes, peer); });
+  await_all_released(routes);
 }
 
 // In place, what peers are to read stands aside.
@@ -88,13 +75,13 @@ void all_to_all(Workspace& work, const Call& call) {
     input = work.aside.data();
   }
   for_peers(routes,
-            [&](int peer) { tell(routes, peer, input + block * static_cast<std::size_t>(peer)); });
+            [&](int peer) { routes.tell(peer, input + block * static_cast<std::size_t>(peer)); });
   const std::size_t own = block * static_cast<std::size_t>(routes.rank());
   copy_bytes(output_of(call) + own, input + own, block);
   for_peers(routes, [&](int peer) {
     pull(routes, peer, output_of(call) + block * static_cast<std::size_t>(peer), block);
   });
-  meet(routes);
+  await_all_released(routes);
 }
 
 }  // namespace

@@ -155,8 +155,7 @@ void BringUp::inspect() {
   everybody.submit = [&client](const std::string& round, Bytes row, Deadline deadline) {
     return client.submit(round, std::move(row), deadline);
   };
-  group_ = std::make_unique<Group::Impl>(world_, std::move(everybody));
-  group_->rank = client.rank();
+  group_ = std::make_unique<Group::Impl>(world_, std::move(everybody), client.rank());
   const Bytes answer = client.submit("inspect", mine.encode(), deadline_);
   Reader reader(answer);
   for (const Bytes& row : split_rows(reader, client.size())) {

@@ -7,6 +7,18 @@
 #include "group/split.h"
 
 namespace ranklink {
+namespace {
+
+Call on_buffer(Collective collective, SharedBuffer& buffer, std::size_t count, DataType type,
+               std::size_t offset) {
+  return {.collective = collective,
+          .count = count,
+          .type = type,
+          .shared = &buffer,
+          .shared_offset = offset};
+}
+
+}  // namespace
 
 Store::~Store() = default;
 
@@ -89,48 +101,31 @@ SharedBuffer Group::register_memory(std::span<std::byte> memory) {
 
 void Group::all_reduce(SharedBuffer& buffer, std::size_t count, DataType type, ReduceOp op,
                        std::size_t offset) {
-  run({.collective = Collective::all_reduce,
-       .count = count,
-       .type = type,
-       .op = op,
-       .shared = &buffer,
-       .shared_offset = offset});
+  Call call = on_buffer(Collective::all_reduce, buffer, count, type, offset);
+  call.op = op;
+  run(call);
 }
 
 void Group::all_gather(SharedBuffer& buffer, std::size_t count, DataType type, std::size_t offset) {
-  run({.collective = Collective::all_gather,
-       .count = count,
-       .type = type,
-       .shared = &buffer,
-       .shared_offset = offset});
+  run(on_buffer(Collective::all_gather, buffer, count, type, offset));
 }
 
 void Group::reduce_scatter(SharedBuffer& buffer, std::size_t count, DataType type, ReduceOp op,
                            std::size_t offset) {
-  run({.collective = Collective::reduce_scatter,
-       .count = count,
-       .type = type,
-       .op = op,
-       .shared = &buffer,
-       .shared_offset = offset});
+  Call call = on_buffer(Collective::reduce_scatter, buffer, count, type, offset);
+  call.op = op;
+  run(call);
 }
 
 void Group::broadcast(SharedBuffer& buffer, std::size_t count, DataType type, int root,
                       std::size_t offset) {
-  run({.collective = Collective::broadcast,
-       .count = count,
-       .type = type,
-       .root = root,
-       .shared = &buffer,
-       .shared_offset = offset});
+  Call call = on_buffer(Collective::broadcast, buffer, count, type, offset);
+  call.root = root;
+  run(call);
 }
 
 void Group::all_to_all(SharedBuffer& buffer, std::size_t count, DataType type, std::size_t offset) {
-  run({.collective = Collective::all_to_all,
-       .count = count,
-       .type = type,
-       .shared = &buffer,
-       .shared_offset = offset});
+  run(on_buffer(Collective::all_to_all, buffer, count, type, offset));
 }
 
 void Group::fail(const std::string& cause, const std::string& remedy) {

@@ -41,8 +41,8 @@ std::size_t bytes_of(const Call& call, int size) {
 
 }  // namespace
 
-Group::Impl::Impl(std::shared_ptr<World> shared, Circle c)
-    : world(std::move(shared)), circle(std::move(c)) {
+Group::Impl::Impl(std::shared_ptr<World> shared, Circle c, int rank_here)
+    : world(std::move(shared)), circle(std::move(c)), rank(rank_here), me_(rank_in_job(rank)) {
   operation_.group = static_cast<std::uint16_t>(circle.number);
 }
 
@@ -73,7 +73,6 @@ Group::Impl::~Impl() {
 
 void Group::Impl::make_routes() {
   page_ = &world->page();
-  me_ = me();
   const Decision& decision = world->decision;
   std::vector<Routes::Peer> peers(circle.members.size());
   int here = 1;  // ranks that may run on this one's cores
@@ -214,7 +213,15 @@ void Group::Impl::refuse(Collective collective) {
 }
 
 std::string Group::Impl::where() const {
-  return fmt::format("rank {} was in {}", me(), world->page().step(me()));
+  return fmt::format("rank {} was in {}", me(), page().step(me()));
+}
+
+// With the rank and the step that it is about, if it doesn't say.
+Error Group::Impl::placed(const Error& error) const {
+  return with(error, [&](Error::Parts& p) {
+    if (p.rank < 0) p.rank = me();
+    if (p.step.empty()) p.step = page().step(p.rank);
+  });
 }
 
 void Group::Impl::fail_operation() {
@@ -228,9 +235,7 @@ void Group::Impl::fail_operation() {
   } catch (const Error& error) {
     // What this thread has published, it also tells ranks of other hosts.
     if (client.failed() && !published) throw;
-    Error full = with(error, [&](Error::Parts& p) {
-      if (p.rank < 0) p.rank = me();
-      if (p.step.empty()) p.step = page().step(p.rank);
+    Error full = with(placed(error), [&](Error::Parts& p) {
       if (p.context.empty()) p.context = where();
     });
     // A broken stream is known by its end, a late peer by its silence: neither is the reason.
@@ -255,11 +260,8 @@ bool Group::Impl::publish_primary() {
     const bool derived =
         error.code() == ErrorCode::connection_lost || error.code() == ErrorCode::op_timeout;
     if (derived || page().failed()) return false;
-    return page().publish_failure(me(), with(error, [&](Error::Parts& p) {
-                                    if (p.rank < 0) p.rank = me();
-                                    if (p.step.empty()) p.step = page().step(p.rank);
-                                    p.context.clear();
-                                  }));
+    return page().publish_failure(me(),
+                                  with(placed(error), [](Error::Parts& p) { p.context.clear(); }));
   } catch (const std::exception&) {
     return false;
   }
@@ -355,11 +357,16 @@ void Group::Impl::mismatch(int peer, std::uint32_t tag, std::uint32_t bytes, std
   if (tag >> 8 != mine >> 8) {
     cause = fmt::format("rank {} is in {}, rank {} in {}", rank_in_job(peer), describe_tag(tag),
                         me(), describe_tag(mine));
-  } else {
+  } else if (bytes != expected) {
     cause = fmt::format(
         "ranks {} and {} are in {} with different counts: a message of {} bytes came in place of "
         "one of {}",
         rank_in_job(peer), me(), describe_tag(mine), bytes, expected);
+  } else {
+    cause = fmt::format(
+        "ranks {} and {} are in {} with different counts or shared buffers, or one of them has "
+        "skipped a call",
+        rank_in_job(peer), me(), describe_tag(mine));
   }
   throw Error({.code = ErrorCode::call_mismatch,
                .rank = rank_in_job(peer),

@@ -19,13 +19,14 @@ namespace ranklink {
 /// A group that stands: all ranks of a job, or some of them.
 class Group::Impl {
  public:
-  Impl(std::shared_ptr<World> shared, Circle circle);
+  /// `rank_here`: this process's, in the group.
+  Impl(std::shared_ptr<World> shared, Circle circle, int rank_here);
   /// Ends what was started and still goes on; waits for no peer.
   ~Impl();
 
   std::shared_ptr<World> world;
   Circle circle;  ///< its members, and how they hand each other rows
-  int rank = 0;   ///< in this group
+  int rank = 0;   ///< this process's, in the group
   std::unique_ptr<Memory> segment;
   Links links;
   std::unique_ptr<Routes> routes;
@@ -34,8 +35,9 @@ class Group::Impl {
 
   int size() const { return static_cast<int>(circle.members.size()); }
   int rank_in_job(int member) const { return circle.members[static_cast<std::size_t>(member)]; }
-  int me() const { return rank_in_job(rank); }
-  ControlPage& page() { return world->page(); }
+  int me() const { return me_; }
+  /// From when the routes are made.
+  ControlPage& page() const { return *page_; }
   /// Counts the calls of this group; the same on all ranks.
   std::uint64_t sequence() const { return operation_.sequence; }
   std::uint64_t next_buffer() { return ++buffers_; }
@@ -89,6 +91,7 @@ class Group::Impl {
   [[noreturn]] void late(int peer, const char* awaited);
   [[noreturn]] void lost(int peer);
   [[noreturn]] void mismatch(int peer, std::uint32_t tag, std::uint32_t size, std::size_t expected);
+  Error placed(const Error& error) const;
   std::string where() const;
 
   Operation operation_;

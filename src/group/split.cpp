@@ -111,9 +111,8 @@ std::unique_ptr<Group::Impl> split_group(Group::Impl& group, int color, int key)
       });
       Circle circle{.number = number_of(group.circle.number, group.sequence(), color)};
       for (const int rank : ranks) circle.members.push_back(group.rank_in_job(rank));
-      part = std::make_unique<Group::Impl>(group.world, std::move(circle));
-      part->rank =
-          static_cast<int>(std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin());
+      const auto mine = std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin();
+      part = std::make_unique<Group::Impl>(group.world, std::move(circle), static_cast<int>(mine));
       part->circle.submit = [impl = part.get()](const std::string& round, Bytes row,
                                                 Deadline until) {
         return submit_by_messages(*impl, round, std::move(row), until);

@@ -93,46 +93,35 @@ std::uint64_t Routes::credit_of(Link& link, int peer) {
   return link.credit;
 }
 
-std::byte* Routes::take_space(std::size_t space) {
-  std::byte* place = own_ + layout_.outbox() + bank_ * layout_.bank_bytes() + used_;
-  used_ += space;
-  return place;
-}
-
 std::byte* Routes::reserve(std::size_t bytes) {
-  const std::size_t space = round_up(bytes);
-  if (used_ + space > layout_.bank_bytes()) {
+  for (;;) {
+    if (std::byte* place = try_reserve(bytes)) return place;
     const std::size_t next = (bank_ + 1) % SegmentLayout::kBanks;
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      const int peer = static_cast<int>(i);
-      Link& link = peers_[i];
-      const std::uint64_t last = bank_last_[next][i];
-      if (peer == rank_ || link.credit >= last) continue;
-      wait_until(peer, [&] { return credit_of(link, peer) >= last; });
-    }
-    next_bank();
+    const int peer = reader_of(next);
+    wait_until(peer, [&] { return reader_of(next) != peer; });
   }
-  return take_space(space);
 }
 
 std::byte* Routes::try_reserve(std::size_t bytes) {
   const std::size_t space = round_up(bytes);
   if (used_ + space > layout_.bank_bytes()) {
-    if (!bank_is_free((bank_ + 1) % SegmentLayout::kBanks)) return nullptr;
+    if (reader_of((bank_ + 1) % SegmentLayout::kBanks) >= 0) return nullptr;
     next_bank();
   }
-  return take_space(space);
+  std::byte* place = own_ + layout_.outbox() + bank_ * layout_.bank_bytes() + used_;
+  used_ += space;
+  return place;
 }
 
-// A bank is free once every peer has consumed the last message that it was to read there. Behind a
-// stream nobody reads it.
-bool Routes::bank_is_free(std::size_t bank) {
+// The first peer that hasn't consumed the last message that it was to read in the bank; -1 if the
+// bank is free. Behind a stream nobody reads it.
+int Routes::reader_of(std::size_t bank) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const int peer = static_cast<int>(i);
     const std::uint64_t last = bank_last_[bank][i];
-    if (peer != rank_ && peers_[i].credit < last && credit_of(peers_[i], peer) < last) return false;
+    if (peer != rank_ && peers_[i].credit < last && credit_of(peers_[i], peer) < last) return peer;
   }
-  return true;
+  return -1;
 }
 
 void Routes::next_bank() {
@@ -143,9 +132,24 @@ void Routes::next_bank() {
   used_ = 0;
 }
 
-void Routes::pull(int from, std::uint64_t address, std::byte* to, std::size_t bytes) {
-  const int error = read_process_memory(peers_[index(from)].pid, address, to, bytes);
-  if (error == 0) return;
+void Routes::tell(int to, const std::byte* data) {
+  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(data));
+  put(to, std::as_bytes(std::span(&address, 1)));
+}
+
+void Routes::pull(int from, ByteView told, std::byte* to, std::size_t bytes) {
+  Link& link = peers_[index(from)];
+  std::uint64_t address = 0;
+  std::memcpy(&address, told.data(), sizeof address);
+  const int error = read_process_memory(link.pid, address, to, bytes);
+  // While it lives, its pid is nobody else's.
+  if (error == 0 && !page_->died(members_[index(from)])) {
+    release(from);
+    link.credit_due = true;
+    note_unsettled(link, from);
+    settle();
+    return;
+  }
   // A peer that has ended is known by better signs, at the second look at the latest.
   watch_.check(from, false);
   watch_.check(from, false);
@@ -155,6 +159,15 @@ void Routes::pull(int from, std::uint64_t address, std::byte* to, std::size_t by
                                     members_[index(from)], errno_text(error)),
                .remedy = "look at the memory that it gives, or set RANKLINK_ALGORITHM to one that "
                          "doesn't pull"});
+}
+
+bool Routes::all_released(int to) {
+  Link& link = peers_[index(to)];
+  return link.credit == link.sent || credit_of(link, to) == link.sent;
+}
+
+void Routes::await_released(int to) {
+  wait_until(to, [&] { return all_released(to); });
 }
 
 void Routes::grant(int from) {

@@ -28,7 +28,7 @@ class Routes {
   struct Peer {
     std::byte* segment = nullptr;
     std::unique_ptr<Stream> stream;
-    int pid = 0;  ///< where this rank can copy from its private memory
+    int pid = 0;  ///< where this rank can pull from its private memory
   };
 
   /// What a wait needs from its surroundings, besides memory. Ranks are numbered as in the group.
@@ -65,8 +65,6 @@ class Routes {
   int size() const { return static_cast<int>(peers_.size()); }
   /// The largest message.
   std::size_t max_message() const { return layout_.bank_bytes(); }
-  /// Whether all peers share memory with this rank.
-  bool all_mapped() const { return streams_.empty(); }
   bool mapped(int peer) const { return peers_[index(peer)].segment != nullptr; }
 
   /// Begins a call: its messages carry `tag`, and its waits end after `timeout`.
@@ -100,8 +98,16 @@ class Routes {
   /// Gives back the oldest message of `from`.
   void release(int from);
 
-  /// Copies `bytes` at `address` of a peer's private memory to `to`, in one copy. Throws Error.
-  void pull(int from, std::uint64_t address, std::byte* to, std::size_t bytes);
+  /// Tells a peer where in this rank's private memory it may pull from. What is there must stay
+  /// until the peer has: see all_released().
+  void tell(int to, const std::byte* data);
+  static constexpr std::size_t kTold = sizeof(std::uint64_t);  ///< bytes of such a message
+  /// Reads by one copy of the kernel's what tell() has told of, the message that look() or wait()
+  /// has given. Releases that at once. Throws Error.
+  void pull(int from, ByteView told, std::byte* to, std::size_t bytes);
+  /// Whether `to` has released all that was put to it.
+  bool all_released(int to);
+  void await_released(int to);
 
   /// A long message between two ranks goes out only when its receiver is ready for it: one that
   /// isn't must not hold space that messages to others need. grant() says so to the sender.
@@ -139,9 +145,8 @@ class Routes {
 
   static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
   std::uint64_t credit_of(Link& link, int peer);
-  bool bank_is_free(std::size_t bank);
+  int reader_of(std::size_t bank);
   void next_bank();
-  std::byte* take_space(std::size_t space);
   void publish_credit(Link& link);
   void publish_grants(Link& link);
   void settle();

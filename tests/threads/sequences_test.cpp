@@ -35,11 +35,11 @@ class Groups {
       const int size = groups_[group]->size();
       const auto table = algorithm_table();
       const Algorithm* algorithm = table[random() % table.size()];
-      if (algorithm->needs != Needs::messages && kinds != RankThreads::all_mapped) continue;
+      if (!can_run(*algorithm, kinds)) continue;
       const std::size_t most = random() % 8 == 0 ? 40'000 : 300;
       std::unique_ptr<Prepared> call;
-      if (algorithm == &kExchange) {
-        auto exchange = std::make_unique<PreparedExchange>(size, random());
+      if (algorithm->collective == Collective::exchange) {
+        auto exchange = std::make_unique<PreparedExchange>(size, random(), *algorithm);
         exchange->add_any(random() % 20, most * 4);
         call = std::move(exchange);
       } else {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,9 +17,8 @@
 #include "base/error.h"
 #include "bench_plan.h"
 #include "commands.h"
-#include "exchange/coordinator.h"
 #include "inspect/facts.h"
-#include "launch/launcher.h"
+#include "own_ranks.h"
 
 namespace ranklink {
 namespace {
@@ -163,17 +161,6 @@ class Presenter {
     return document_["wrong"].is_null() ? 0 : document_["wrong"].get<std::uint64_t>();
   }
 
-  static json error_json(const Error& error) {
-    return {{"code", to_string(error.code())},
-            {"name", name_of(error.code())},
-            {"rank", error.rank()},
-            {"peer", error.peer()},
-            {"step", error.step()},
-            {"cause", error.cause()},
-            {"remedy", error.remedy()},
-            {"context", error.context()}};
-  }
-
   void take_report(const json& report) {
     for (const json& route : report["routes"]) {
       if (route["from"] == route["to"]) continue;
@@ -255,28 +242,12 @@ class Presenter {
 
 int bench(const BenchCommand& given) {
   const BenchPlan plan = given.what.plan(given.size);
-  LaunchOptions options;
-  options.size = given.size;
-  options.settings = read_settings();
-  given.settings.apply(options.settings);
-  options.isolation = parse_isolation(given.isolate);
-  // By its own name, so that people recognise it in a list of processes.
-  options.argv = {std::filesystem::read_symlink("/proc/self/exe"), "bench-rank"};
-  const std::vector<std::string> words = given.what.words();
-  options.argv.insert(options.argv.end(), words.begin(), words.end());
-  options.capture = true;
-  options.reduce = Coordinator();
-
+  std::vector<std::string> words = given.what.words();
+  words.insert(words.begin(), "bench-rank");
+  LaunchOptions options = own_ranks(given.size, given.settings, given.isolate, words);
   Presenter presenter(plan, given);
   options.on_message = [&](int, const std::string& line) { presenter.take(line); };
-  LaunchResult result;
-  try {
-    need_memory(plan, given.size);
-    result = launch(options);
-  } catch (const Error& error) {  // it can't be started at all
-    if (exit_code_of(error) == kUsageExitCode) throw;
-    result = {.exit_code = 1, .failure = error};
-  }
+  const LaunchResult result = launch_own(options, [&] { need_memory(plan, given.size); });
   return presenter.finish(result);
 }
 

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -18,7 +16,7 @@
 #include "base/error.h"
 #include "bench_data.h"
 #include "bench_plan.h"
-#include "commands.h"
+#include "own_ranks.h"
 #include "ranklink/ranklink.hpp"
 
 namespace ranklink {
@@ -31,29 +29,6 @@ using Seconds = std::chrono::duration<double>;
 constexpr Seconds kProbe{0.01};
 constexpr Seconds kGoal{0.1};
 constexpr std::size_t kWarmUps = 2;
-
-/// The pipe to the launcher that `bench` reads.
-class Messages {
- public:
-  Messages() {
-    const Settings settings = read_settings();
-    if (settings.is_set("RANKLINK_MESSAGE_FD")) {
-      fd_ = std::stoi(settings.value("RANKLINK_MESSAGE_FD"));
-    }
-  }
-  void send(const json& message) const {
-    if (fd_ < 0) return;
-    const std::string line = message.dump() + "\n";
-    for (std::size_t sent = 0; sent < line.size();) {
-      const ssize_t n = ::write(fd_, line.data() + sent, line.size() - sent);
-      if (n < 0 && errno != EINTR) throw system_error("write to the launcher", errno);
-      if (n > 0) sent += static_cast<std::size_t>(n);
-    }
-  }
-
- private:
-  int fd_ = -1;
-};
 
 /// Private memory in whole pages.
 class Pages {
@@ -251,7 +226,7 @@ class Bench {
 };
 
 int bench_rank(const BenchOptions& given) {
-  const Messages messages;
+  const MessagesToLauncher messages;
   Group group = Group::join();
   const BenchPlan plan = given.plan(group.size());
   if (group.rank() == 0) messages.send({{"report", json::parse(group.report().to_json())}});

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,9 +12,8 @@
 
 #include "base/error.h"
 #include "commands.h"
-#include "exchange/coordinator.h"
 #include "inspect/facts.h"
-#include "launch/launcher.h"
+#include "own_ranks.h"
 
 namespace ranklink {
 namespace {
@@ -76,17 +74,7 @@ nlohmann::json merge(const std::vector<nlohmann::json>& from_ranks, const Launch
   }
   document["ok"] = result.exit_code == 0;
   document["processes_ms"] = result.processes_ms;
-  if (result.failure) {
-    const Error& e = *result.failure;
-    document["error"] = {{"code", to_string(e.code())},
-                         {"name", name_of(e.code())},
-                         {"rank", e.rank()},
-                         {"peer", e.peer()},
-                         {"step", e.step()},
-                         {"cause", e.cause()},
-                         {"remedy", e.remedy()},
-                         {"context", e.context()}};
-  }
+  if (result.failure) document["error"] = error_json(*result.failure);
   return document;
 }
 
@@ -97,24 +85,12 @@ int check(const CheckOptions& given) {
                  .cause = fmt::format("--hold {} is not a duration", given.hold),
                  .remedy = "write it as in 250ms, 30s or 5m"});
   }
-  LaunchOptions options;
-  options.size = given.size;
-  options.settings = read_settings();
-  given.settings.apply(options.settings);
-  if (!options.settings.is_set("RANKLINK_TRIALS") ||
-      options.settings.get("RANKLINK_TRIALS").origin == Origin::built_in) {
+  LaunchOptions options = own_ranks(
+      given.size, given.settings, given.isolate,
+      {"check-rank", "--hold", given.hold, "--bytes", std::to_string(bytes_per_rank(given.size))});
+  if (options.settings.get("RANKLINK_TRIALS").origin == Origin::built_in) {
     options.settings.set("RANKLINK_TRIALS", "all", Origin::program);
   }
-  options.isolation = parse_isolation(given.isolate);
-  // By its own name, so that people recognise it in a list of processes.
-  options.argv = {std::filesystem::read_symlink("/proc/self/exe"),
-                  "check-rank",
-                  "--hold",
-                  given.hold,
-                  "--bytes",
-                  std::to_string(bytes_per_rank(given.size))};
-  options.capture = true;
-  options.reduce = Coordinator();
 
   using Clock = std::chrono::steady_clock;
   std::vector<nlohmann::json> from_ranks(static_cast<std::size_t>(given.size));
@@ -139,13 +115,7 @@ int check(const CheckOptions& given) {
     std::fputs((given.json ? document.dump(2) + "\n" : check_text(document)).c_str(), stdout);
     std::fflush(stdout);
   };
-  LaunchResult result;
-  try {
-    result = launch(options);
-  } catch (const Error& error) {  // it can't be started at all
-    if (exit_code_of(error) == kUsageExitCode) throw;
-    result = {.exit_code = 1, .failure = error};
-  }
+  const LaunchResult result = launch_own(options);
   const bool shown = done == from_ranks.size() && hold->count() != 0;
   const auto document = merge(from_ranks, result, since_start());
   if (given.json) {

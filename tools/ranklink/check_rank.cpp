@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -12,35 +11,13 @@
 #include "commands.h"
 #include "group/group_impl.h"
 #include "group/measure.h"
+#include "own_ranks.h"
 #include "ranklink/ranklink.hpp"
 
 namespace ranklink {
 namespace {
 
 using nlohmann::json;
-
-/// The pipe to the launcher that `check` reads.
-class Messages {
- public:
-  Messages() {
-    const Settings settings = read_settings();
-    if (settings.is_set("RANKLINK_MESSAGE_FD")) {
-      fd_ = std::stoi(settings.value("RANKLINK_MESSAGE_FD"));
-    }
-  }
-  void send(const json& message) const {
-    if (fd_ < 0) return;
-    const std::string line = message.dump() + "\n";
-    for (std::size_t sent = 0; sent < line.size();) {
-      const ssize_t n = ::write(fd_, line.data() + sent, line.size() - sent);
-      if (n < 0 && errno != EINTR) throw system_error("write to the launcher", errno);
-      if (n > 0) sent += static_cast<std::size_t>(n);
-    }
-  }
-
- private:
-  int fd_ = -1;
-};
 
 // Small whole numbers, whose sum over a thousand ranks f32 holds exactly in any order.
 float element(int rank, std::size_t index) {
@@ -88,7 +65,7 @@ json verify_all_reduce(Group& group, std::size_t bytes) {
 }
 
 int check_rank(const std::string& hold, std::size_t bytes) {
-  const Messages messages;
+  const MessagesToLauncher messages;
   Group group = Group::join();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   messages.send({{"ready", std::chrono::nanoseconds(now).count()}});

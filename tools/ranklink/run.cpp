@@ -42,7 +42,6 @@ int run(const RunOptions& given, const CommandLine& line, const CLI::App& comman
   options.isolation = parse_isolation(given.isolate);
   options.prefix = !given.no_prefix;
   options.reduce = Coordinator();
-  options.reduce = Coordinator();
   const LaunchResult result = launch(options);
   if (result.failure) print_error(*result.failure);
   return result.exit_code;

@@ -9,12 +9,10 @@ namespace {
 
 using Kinds = RankThreads::Kinds;
 
-// Direct algorithms are for ranks that all share memory.
 std::vector<const Algorithm*> algorithms_of(Collective collective, Kinds kinds) {
   std::vector<const Algorithm*> algorithms;
   for (const Algorithm* algorithm : algorithm_table()) {
-    if (algorithm->collective != collective) continue;
-    if (algorithm->needs == Needs::messages || kinds == RankThreads::all_mapped)
+    if (algorithm->collective == collective && can_run(*algorithm, kinds))
       algorithms.push_back(algorithm);
   }
   return algorithms;

@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "../base/expect_error.h"
+#include "prepared_call.h"
 #include "prepared_exchange.h"
 
 namespace ranklink {
@@ -10,10 +11,28 @@ using Kinds = RankThreads::Kinds;
 
 constexpr std::size_t kLong = 1 << 20;  // larger than any outbox holds of it at once
 
-class ExchangeTest : public testing::TestWithParam<std::tuple<Kinds, int>> {
+struct Way {
+  Kinds kinds;
+  const Algorithm* algorithm;
+
+  std::string name() const { return RankThreads::name_of(kinds) + std::string(algorithm->name); }
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const Kinds kinds :
+       {RankThreads::all_mapped, RankThreads::all_streams, RankThreads::mixed}) {
+    for (const Algorithm* algorithm : {&kExchangeGrants, &kExchangePull}) {
+      if (can_run(*algorithm, kinds)) all.push_back({kinds, algorithm});
+    }
+  }
+  return all;
+}
+
+class ExchangeTest : public testing::TestWithParam<std::tuple<Way, int>> {
  protected:
-  ExchangeTest() : ranks_(size(), kinds(), 0xffff'fff0) {}
-  Kinds kinds() const { return std::get<0>(GetParam()); }
+  ExchangeTest() : ranks_(size(), way().kinds, 0xffff'fff0) {}
+  const Way& way() const { return std::get<0>(GetParam()); }
   int size() const { return std::get<1>(GetParam()); }
 
   void expect_right(std::unique_ptr<PreparedExchange> exchange) {
@@ -21,18 +40,17 @@ class ExchangeTest : public testing::TestWithParam<std::tuple<Kinds, int>> {
     calls.push_back(std::move(exchange));
     ranklink::expect_right(ranks_, calls);
   }
-  std::unique_ptr<PreparedExchange> prepare() { return std::make_unique<PreparedExchange>(size()); }
+  std::unique_ptr<PreparedExchange> prepare(std::uint32_t seed = 1) {
+    return std::make_unique<PreparedExchange>(size(), seed, *way().algorithm);
+  }
 
   RankThreads ranks_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ExchangeTest,
-                         testing::Combine(testing::Values(RankThreads::all_mapped,
-                                                          RankThreads::all_streams,
-                                                          RankThreads::mixed),
-                                          testing::Values(1, 2, 3, 5)),
+INSTANTIATE_TEST_SUITE_P(Ways, ExchangeTest,
+                         testing::Combine(testing::ValuesIn(ways()), testing::Values(1, 2, 3, 5)),
                          [](const auto& test) {
-                           return RankThreads::name_of(std::get<0>(test.param)) +
+                           return std::get<0>(test.param).name() +
                                   std::to_string(std::get<1>(test.param));
                          });
 
@@ -95,7 +113,7 @@ TEST_P(ExchangeTest, KeepsTheOrderBetweenTwoRanks) {
 TEST_P(ExchangeTest, CarriesAnyMessages) {
   PreparedCalls calls;
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
-    auto exchange = std::make_unique<PreparedExchange>(size(), seed);
+    auto exchange = prepare(seed);
     exchange->add_any(40, 200'000);
     calls.push_back(std::move(exchange));
   }
@@ -107,18 +125,19 @@ TEST_P(ExchangeTest, OfNothingWaitsForNobody) {
   nothing.run(ranks_.work(0));
 }
 
-class PairsTest : public testing::TestWithParam<Kinds> {};
+class PairsTest : public testing::TestWithParam<Way> {
+ protected:
+  PreparedExchange prepare(int ranks) { return PreparedExchange(ranks, 1, *GetParam().algorithm); }
+};
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PairsTest,
-                         testing::Values(RankThreads::all_mapped, RankThreads::all_streams,
-                                         RankThreads::mixed),
-                         [](const auto& test) { return RankThreads::name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(Ways, PairsTest, testing::ValuesIn(ways()),
+                         [](const auto& test) { return test.param.name(); });
 
 // Rank 1 takes what it is sent only when ranks 2 and 3 have got all of theirs, of which there is
 // much more than an outbox holds: nothing for rank 1 may stand in their way.
 TEST_P(PairsTest, ASlowReceiverHoldsUpNobodyElse) {
-  RankThreads ranks(4, GetParam(), 0xffff'fffc);
-  PreparedExchange exchange(4);
+  RankThreads ranks(4, GetParam().kinds, 0xffff'fffc);
+  PreparedExchange exchange = prepare(4);
   for (int turn = 0; turn < 4; ++turn) {
     for (int to = 1; to < 4; ++to) exchange.add(0, to, 4 * kLong);
     exchange.add(0, 1, 100);
@@ -139,9 +158,9 @@ TEST_P(PairsTest, ASlowReceiverHoldsUpNobodyElse) {
 
 // A short message is on its way when the sender has returned, though nobody receives it yet.
 TEST_P(PairsTest, ShortMessagesAreSentAtOnce) {
-  RankThreads ranks(2, GetParam(), 0xffff'fffc);
-  PreparedExchange first(2);
-  PreparedExchange second(2);
+  RankThreads ranks(2, GetParam().kinds, 0xffff'fffc);
+  PreparedExchange first = prepare(2);
+  PreparedExchange second = prepare(2);
   first.add(0, 1, SegmentLayout::kInline);
   second.add(0, 1, 7);
   first.run(ranks.work(0));
@@ -155,8 +174,8 @@ TEST_P(PairsTest, ShortMessagesAreSentAtOnce) {
 // Sends one after the other, whose receiver asks for all of them together.
 TEST_P(PairsTest, SingleCallsMeetGroupedOnes) {
   constexpr std::size_t kMessages = 20;
-  RankThreads ranks(2, GetParam(), 0xffff'fffc);
-  PreparedExchange all(2);
+  RankThreads ranks(2, GetParam().kinds, 0xffff'fffc);
+  PreparedExchange all = prepare(2);
   for (std::size_t i = 0; i < kMessages; ++i) all.add(0, 1, i % 3 * 70'000 + i);
   ranks.run_well([&](Workspace& work) {
     if (work.routes.rank() == 1) return all.run(work);
@@ -164,7 +183,7 @@ TEST_P(PairsTest, SingleCallsMeetGroupedOnes) {
       Call call = all.call(0);
       call.transfers += i;
       call.count = 1;
-      do_call(work, kExchange, call);
+      do_call(work, *GetParam().algorithm, call);
     }
   });
   EXPECT_EQ(all.verdict(), "");
@@ -175,8 +194,8 @@ TEST_P(PairsTest, MessagesOfAnotherSizeAreRefused) {
   for (const auto& [sent, expected] :
        {std::pair<std::size_t, std::size_t>(8, 9), std::pair<std::size_t, std::size_t>(1000, 2000),
         std::pair<std::size_t, std::size_t>(8, 200'000)}) {
-    RankThreads ranks(2, GetParam());
-    PreparedExchange exchange(2);
+    RankThreads ranks(2, GetParam().kinds);
+    PreparedExchange exchange = prepare(2);
     exchange.add(0, 1, sent);
     Bytes larger(expected);
     exchange.row(1)[0].data = larger.data();
@@ -189,14 +208,16 @@ TEST_P(PairsTest, MessagesOfAnotherSizeAreRefused) {
 
 // A receiver that never comes.
 TEST_P(PairsTest, ALongMessageEndsAtItsDeadline) {
-  RankThreads ranks(2, GetParam());
-  PreparedExchange exchange(2);
+  RankThreads ranks(2, GetParam().kinds);
+  PreparedExchange exchange = prepare(2);
   exchange.add(0, 1, 100'000);
-  EXPECT_NE(
-      expect_error(ErrorCode::op_timeout,
-                   [&] { do_call(ranks.work(0), kExchange, exchange.call(0), Milliseconds(20)); })
-          .find("rank 1"),
-      std::string::npos);
+  EXPECT_NE(expect_error(ErrorCode::op_timeout,
+                         [&] {
+                           do_call(ranks.work(0), *GetParam().algorithm, exchange.call(0),
+                                   Milliseconds(20));
+                         })
+                .find("rank 1"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace ranklink {
 /// that of each pair of ranks.
 class PreparedExchange : public Prepared {
  public:
-  explicit PreparedExchange(int ranks, std::uint32_t seed = 1)
-      : random_(seed), transfers_(static_cast<std::size_t>(ranks)) {}
+  explicit PreparedExchange(int ranks, std::uint32_t seed = 1,
+                            const Algorithm& algorithm = kExchangeGrants)
+      : algorithm_(&algorithm), random_(seed), transfers_(static_cast<std::size_t>(ranks)) {}
 
   /// One message of these bytes.
   void add(int from, int to, std::size_t bytes) {
@@ -51,8 +52,8 @@ class PreparedExchange : public Prepared {
     call.transfers = transfers.data();
     return call;
   }
-  void run(Workspace& work) const override { do_call(work, kExchange, call(work.routes.rank())); }
-  std::string text() const override { return "exchange"; }
+  void run(Workspace& work) const override { do_call(work, *algorithm_, call(work.routes.rank())); }
+  std::string text() const override { return "exchange=" + std::string(algorithm_->name); }
 
  private:
   // Keeps the order of those with one peer in one direction.
@@ -65,6 +66,7 @@ class PreparedExchange : public Prepared {
     }
   }
 
+  const Algorithm* algorithm_;
   std::mt19937_64 random_;
   std::vector<std::vector<Transfer>> transfers_;  // by rank
 };

@@ -99,7 +99,7 @@ TEST_P(GroupsTest, DoAnySequence) {
     if (algorithm->needs == Needs::shared_buffer) continue;
     Step step{group, nullptr, nullptr, random() % 2 == 0};
     const std::size_t most = random() % 8 == 0 ? 50'000 : 500;
-    if (algorithm == &kExchange) {
+    if (algorithm->collective == Collective::exchange) {
       auto exchange = std::make_unique<PreparedExchange>(size, random());
       exchange->add_any(random() % 20, most);
       step.call = [](const Prepared& it, int rank) {
