@@ -10,4 +10,7 @@ namespace ranklink {
 /// under a seccomp filter, ESRCH once it is gone, EFAULT for memory that it doesn't have.
 int read_process_memory(int pid, std::uint64_t address, std::byte* to, std::size_t bytes);
 
+/// The other way round (process_vm_writev(2)).
+int write_process_memory(int pid, std::uint64_t address, const std::byte* from, std::size_t bytes);
+
 }  // namespace ranklink

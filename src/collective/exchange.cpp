@@ -109,13 +109,13 @@ class Exchange {
     const Transfer& transfer = transfers_[i];
     Workspace::Progress& progress = work_.transfers[i];
     if (is_pulled(transfer) && progress.agreed) {
-      return progress.done = routes_.all_released(transfer.peer);
+      return progress.done = routes_.delivered(transfer.peer);
     }
     if (!routes_.has_room(transfer.peer)) return false;
     const auto* data = static_cast<const std::byte*>(transfer.data);
     routes_.mark(transfer.bytes);
     if (is_pulled(transfer)) {
-      routes_.tell(transfer.peer, data);
+      routes_.tell(transfer.peer, data, transfer.bytes);
       return progress.agreed = true;
     }
     if (!needs_grant(transfer)) {

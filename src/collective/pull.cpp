@@ -11,20 +11,20 @@ void pull(Routes& routes, int peer, std::byte* to, std::size_t bytes) {
   routes.pull(peer, routes.wait(peer, Routes::kTold), to, bytes);
 }
 
-void await_all_released(Routes& routes) {
-  for_peers(routes, [&](int peer) { routes.await_released(peer); });
+void await_all_delivered(Routes& routes) {
+  for_peers(routes, [&](int peer) { routes.await_delivered(peer); });
 }
 
 void all_gather(Workspace& work, const Call& call) {
   Routes& routes = work.routes;
   const std::size_t block = call.count * size_of(call.type);
-  for_peers(routes, [&](int peer) { routes.tell(peer, input_of(call)); });
+  for_peers(routes, [&](int peer) { routes.tell(peer, input_of(call), block); });
   copy_bytes(output_of(call) + block * static_cast<std::size_t>(routes.rank()), input_of(call),
              block);
   for_peers(routes, [&](int peer) {
     pull(routes, peer, output_of(call) + block * static_cast<std::size_t>(peer), block);
   });
-  await_all_released(routes);
+  await_all_delivered(routes);
 }
 
 void broadcast(Workspace& work, const Call& call) {
@@ -33,16 +33,17 @@ void broadcast(Workspace& work, const Call& call) {
     pull(routes, call.root, output_of(call), call.count * size_of(call.type));
     return;
   }
-  for_peers(routes, [&](int peer) { routes.tell(peer, input_of(call)); });
-  await_all_released(routes);
+  for_peers(routes,
+            [&](int peer) { routes.tell(peer, input_of(call), call.count * size_of(call.type)); });
+  await_all_delivered(routes);
 }
 
 void gather(Workspace& work, const Call& call) {
   Routes& routes = work.routes;
   const std::size_t block = call.count * size_of(call.type);
   if (routes.rank() != call.root) {
-    routes.tell(call.root, input_of(call));
-    routes.await_released(call.root);
+    routes.tell(call.root, input_of(call), block);
+    routes.await_delivered(call.root);
     return;
   }
   copy_bytes(output_of(call) + block * static_cast<std::size_t>(call.root), input_of(call), block);
@@ -59,10 +60,10 @@ void scatter(Workspace& work, const Call& call) {
     return;
   }
   for_peers(routes, [&](int peer) {
-    routes.tell(peer, input_of(call) + block * static_cast<std::size_t>(peer));
+    routes.tell(peer, input_of(call) + block * static_cast<std::size_t>(peer), block);
   });
   copy_bytes(output_of(call), input_of(call) + block * static_cast<std::size_t>(call.root), block);
-  await_all_released(routes);
+  await_all_delivered(routes);
 }
 
 // In place, what peers are to read stands aside.
@@ -74,14 +75,15 @@ void all_to_all(Workspace& work, const Call& call) {
     work.aside.assign(input, input + block * static_cast<std::size_t>(routes.size()));
     input = work.aside.data();
   }
-  for_peers(routes,
-            [&](int peer) { routes.tell(peer, input + block * static_cast<std::size_t>(peer)); });
+  for_peers(routes, [&](int peer) {
+    routes.tell(peer, input + block * static_cast<std::size_t>(peer), block);
+  });
   const std::size_t own = block * static_cast<std::size_t>(routes.rank());
   copy_bytes(output_of(call) + own, input + own, block);
   for_peers(routes, [&](int peer) {
     pull(routes, peer, output_of(call) + block * static_cast<std::size_t>(peer), block);
   });
-  await_all_released(routes);
+  await_all_delivered(routes);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ bool can_pull(Surroundings& around, const Offer& offer, int peer) {
   if (error != 0) return no(errno_text(error));
   const PatternKey key{around.client.seating().job, peer, peer, kPullAccess, 0};
   if (const auto wrong = check_pattern(key, 0, probe)) return no(*wrong);
+  // What is written is what stands there, since other peers read it.
+  const int write_error = write_process_memory(
+      theirs.pid, offer.probes[static_cast<std::size_t>(peer)], probe.data(), probe.size());
+  if (write_error != 0) return no("writing: " + errno_text(write_error));
   return true;
 }
 

@@ -19,7 +19,10 @@ namespace {
 constexpr int kPolls = 300;
 constexpr int kCrowdedPolls = 20;
 constexpr int kPauses = 500;
-constexpr int kYields = 200;
+// Where each rank has a core of its own, some milliseconds: whoever sleeps while a peer copies much
+// lets its core go cold, or finds itself on the other.
+constexpr int kYields = 10'000;
+constexpr int kCrowdedYields = 200;
 constexpr int kLookAround = 16;  // rounds of yielding between looks at what isn't memory
 // Who is waited for wakes the sleeper, and so does a failure; a slice only bounds what is lost if
 // that ever fails, so it may grow: hundreds of ranks that look around every millisecond would take
@@ -44,9 +47,73 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + SegmentLayout::kLine - 1) / SegmentLayout::kLine * SegmentLayout::kLine;
 }
 
+CopyJob& job_at(std::byte* line) { return *reinterpret_cast<CopyJob*>(line); }
+
+/// How what both ends copy is cut: into pieces that are worth a system call, and so many that
+/// neither end waits long for the other's last one.
+struct Cut {
+  explicit Cut(std::size_t all)
+      : bytes(all),
+        unit(std::max(std::clamp(all / kPieces, kLeast, kLargest), all / (CopyJob::kMost / 2))),
+        pieces(all < 2 * kLeast ? 1 : (all + unit - 1) / unit) {}
+
+  std::size_t begin(std::size_t piece) const { return piece * unit; }
+  std::size_t size(std::size_t piece) const { return std::min(unit, bytes - piece * unit); }
+
+  static constexpr std::size_t kPieces = 16;
+  static constexpr std::size_t kLeast = 64 << 10;
+  static constexpr std::size_t kLargest = 512 << 10;
+
+  std::size_t bytes;
+  std::size_t unit;
+  std::size_t pieces;
+};
+
 MessageHead& head_at(std::byte* slot) { return *reinterpret_cast<MessageHead*>(slot); }
 
 }  // namespace
+
+/// The reader's side of a CopyJob. However the call ends, nobody writes to its memory any more when
+/// it has.
+class Routes::Job {
+ public:
+  static constexpr std::uint32_t kFailed = ~0u;  ///< as the number of pieces that were pushed
+
+  Job(CopyJob& job, std::uint32_t number, const std::byte* to)
+      : claims_(job.claims), pushed_(job.pushed) {
+    job.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to));
+    pushed_.store(0, std::memory_order_relaxed);
+    claims_.store(std::uint64_t{number} << 32, std::memory_order_release);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job() {
+    const std::size_t claimed = CopyJob::back(
+        claims_.fetch_or(CopyJob::kMost * CopyJob::kFront, std::memory_order_acq_rel));
+    // The kernel writes a piece in much less; a peer that is stopped or dead does not.
+    const Deadline deadline = Deadline::after(kLastPush);
+    while (pushed_.load(std::memory_order_acquire) < claimed && !deadline.passed()) ::sched_yield();
+  }
+
+  std::optional<std::size_t> claim_front(std::size_t pieces) {
+    std::uint64_t seen = claims_.load(std::memory_order_relaxed);
+    do {
+      if (CopyJob::front(seen) + CopyJob::back(seen) >= pieces) return std::nullopt;
+    } while (
+        !claims_.compare_exchange_weak(seen, seen + CopyJob::kFront, std::memory_order_acq_rel));
+    return CopyJob::front(seen);
+  }
+  bool all_pushed() const {
+    return pushed_.load(std::memory_order_acquire) ==
+           CopyJob::back(claims_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  static constexpr Milliseconds kLastPush{500};
+
+  std::atomic_ref<std::uint64_t> claims_;
+  std::atomic_ref<std::uint32_t> pushed_;
+};
 
 Routes::Routes(Setup setup, ControlPage& page, Watch watch)
     : rank_(setup.rank),
@@ -94,12 +161,14 @@ std::uint64_t Routes::credit_of(Link& link, int peer) {
 }
 
 std::byte* Routes::reserve(std::size_t bytes) {
-  for (;;) {
-    if (std::byte* place = try_reserve(bytes)) return place;
+  std::byte* place = try_reserve(bytes);
+  while (place == nullptr) {
     const std::size_t next = (bank_ + 1) % SegmentLayout::kBanks;
-    const int peer = reader_of(next);
-    wait_until(peer, [&] { return reader_of(next) != peer; });
+    const int peer = reader_of(next);  // nobody, if it has read it since
+    if (peer >= 0) wait_until(peer, [&] { return reader_of(next) != peer; });
+    place = try_reserve(bytes);
   }
+  return place;
 }
 
 std::byte* Routes::try_reserve(std::size_t bytes) {
@@ -132,7 +201,27 @@ void Routes::next_bank() {
   used_ = 0;
 }
 
-void Routes::tell(int to, const std::byte* data) {
+// Throws if the kernel's copy from or to the peer's memory has failed.
+void Routes::copied(int peer, const char* call, std::size_t bytes, int error) {
+  const int member = members_[index(peer)];
+  // While it lives, its pid is nobody else's.
+  if (error == 0 && !page_->died(member)) return;
+  // A peer that has ended is known by better signs, at the second look at the latest.
+  watch_.check(peer, false);
+  watch_.check(peer, false);
+  throw Error({.code = ErrorCode::system_call,
+               .rank = member,
+               .cause = fmt::format("{} of {} bytes of rank {}: {}", call, bytes, member,
+                                    errno_text(error)),
+               .remedy = "look at the memory that it gives, or set RANKLINK_ALGORITHM to one that "
+                         "doesn't pull"});
+}
+
+void Routes::tell(int to, const std::byte* data, std::size_t bytes) {
+  Link& link = peers_[index(to)];
+  link.told = data;
+  link.told_bytes = bytes;
+  ++link.tells;
   const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(data));
   put(to, std::as_bytes(std::span(&address, 1)));
 }
@@ -141,33 +230,61 @@ void Routes::pull(int from, ByteView told, std::byte* to, std::size_t bytes) {
   Link& link = peers_[index(from)];
   std::uint64_t address = 0;
   std::memcpy(&address, told.data(), sizeof address);
-  const int error = read_process_memory(link.pid, address, to, bytes);
-  // While it lives, its pid is nobody else's.
-  if (error == 0 && !page_->died(members_[index(from)])) {
-    release(from);
-    link.credit_due = true;
-    note_unsettled(link, from);
-    settle();
-    return;
+  const auto read = [&](std::size_t begin, std::size_t size) {
+    copied(from, "process_vm_readv", size,
+           read_process_memory(link.pid, address + begin, to + begin, size));
+  };
+  const Cut cut(bytes);
+  ++link.pulls;
+  if (link.stream || cut.pieces == 1) {
+    read(0, bytes);
+  } else {
+    Job job(job_at(own_ + layout_.job(from)), link.pulls, to);
+    while (const auto piece = job.claim_front(cut.pieces)) {
+      read(cut.begin(*piece), cut.size(*piece));
+    }
+    wait_until(from, [&] { return job.all_pushed(); });
   }
-  // A peer that has ended is known by better signs, at the second look at the latest.
-  watch_.check(from, false);
-  watch_.check(from, false);
-  throw Error({.code = ErrorCode::system_call,
-               .rank = members_[index(from)],
-               .cause = fmt::format("process_vm_readv of {} bytes of rank {}: {}", bytes,
-                                    members_[index(from)], errno_text(error)),
-               .remedy = "look at the memory that it gives, or set RANKLINK_ALGORITHM to one that "
-                         "doesn't pull"});
+  release(from);
+  link.credit_due = true;
+  note_unsettled(link, from);
+  settle();
 }
 
-bool Routes::all_released(int to) {
+bool Routes::delivered(int to) {
   Link& link = peers_[index(to)];
-  return link.credit == link.sent || credit_of(link, to) == link.sent;
+  if (link.credit == link.sent || credit_of(link, to) == link.sent) return true;
+  if (!link.stream) push_some(link, to);
+  return false;
 }
 
-void Routes::await_released(int to) {
-  wait_until(to, [&] { return all_released(to); });
+void Routes::await_delivered(int to) {
+  wait_until(to, [&] { return delivered(to); });
+}
+
+// One piece, so that the end of the rest is noticed soon.
+void Routes::push_some(Link& link, int to) {
+  const Cut cut(link.told_bytes);
+  if (cut.pieces == 1) return;
+  CopyJob& job = job_at(link.segment + layout_.job(rank_));
+  std::atomic_ref claims(job.claims);
+  std::uint64_t seen = claims.load(std::memory_order_acquire);
+  const std::size_t back = CopyJob::back(seen);
+  if (CopyJob::number(seen) != link.tells || CopyJob::front(seen) + back >= cut.pieces) return;
+  const std::uint64_t address = job.address;
+  if (!claims.compare_exchange_strong(seen, seen + 1, std::memory_order_acq_rel)) return;
+  const std::size_t piece = cut.pieces - 1 - back;
+  const int error = write_process_memory(link.pid, address + cut.begin(piece),
+                                         link.told + cut.begin(piece), cut.size(piece));
+  std::atomic_ref pushed(job.pushed);
+  if (error == 0) {
+    pushed.fetch_add(1, std::memory_order_release);
+  } else {
+    pushed.store(Job::kFailed, std::memory_order_release);
+  }
+  ControlPage::order_before_wake();
+  page_->wake(members_[index(to)], members_[index(rank_)]);
+  copied(to, "process_vm_writev", cut.size(piece), error);
 }
 
 void Routes::grant(int from) {
@@ -395,6 +512,7 @@ void Routes::look_around(int peer) {
 void Routes::wait_long(const int& peer, bool any, const std::function<bool()>& ready) {
   settle();
   const int pauses = crowded_ ? 0 : kPauses;
+  const int most_yields = crowded_ ? kCrowdedYields : kYields;
   for (int round = 0;; ++round) {
     if (!streams_.empty()) progress();
     if (ready()) return;
@@ -403,13 +521,13 @@ void Routes::wait_long(const int& peer, bool any, const std::function<bool()>& r
       continue;
     }
     const int yields = round - pauses;
-    if (yields < kYields) {
+    if (yields < most_yields) {
       if (yields % kLookAround == 0) look_around(peer);
       ::sched_yield();
       continue;
     }
     look_around(peer);
-    sleep(peer, any, yields - kYields, ready);
+    sleep(peer, any, yields - most_yields, ready);
   }
 }
 

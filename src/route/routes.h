@@ -98,16 +98,16 @@ class Routes {
   /// Gives back the oldest message of `from`.
   void release(int from);
 
-  /// Tells a peer where in this rank's private memory it may pull from. What is there must stay
-  /// until the peer has: see all_released().
-  void tell(int to, const std::byte* data);
+  /// Tells a peer that `bytes` of this rank's private memory are for it to pull. They must stay
+  /// until delivered() says that it has them; one at a time for each peer.
+  void tell(int to, const std::byte* data, std::size_t bytes);
   static constexpr std::size_t kTold = sizeof(std::uint64_t);  ///< bytes of such a message
-  /// Reads by one copy of the kernel's what tell() has told of, the message that look() or wait()
-  /// has given. Releases that at once. Throws Error.
+  /// Copies them to `to`, by one copy of the kernel's; `told` is the message that look() or wait()
+  /// has given, which is released. Throws Error.
   void pull(int from, ByteView told, std::byte* to, std::size_t bytes);
-  /// Whether `to` has released all that was put to it.
-  bool all_released(int to);
-  void await_released(int to);
+  /// Whether `to` has released all that was put to it; if not, copies a part of what it pulls.
+  bool delivered(int to);
+  void await_delivered(int to);
 
   /// A long message between two ranks goes out only when its receiver is ready for it: one that
   /// isn't must not hold space that messages to others need. grant() says so to the sender.
@@ -141,9 +141,16 @@ class Routes {
     bool unsettled = false;
     std::unique_ptr<Stream> stream;
     int pid = 0;
+    const std::byte* told = nullptr;  // the last that it was told of
+    std::size_t told_bytes = 0;
+    std::uint32_t tells = 0;  // to it
+    std::uint32_t pulls = 0;  // from it
   };
+  class Job;
 
   static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
+  void copied(int peer, const char* call, std::size_t bytes, int error);
+  void push_some(Link& link, int to);
   std::uint64_t credit_of(Link& link, int peer);
   int reader_of(std::size_t bank);
   void next_bank();

@@ -20,7 +20,9 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 SegmentLayout::SegmentLayout(int size) {
   const auto n = static_cast<std::size_t>(size);
-  inboxes_ = n * kLine;
+  jobs_ = n * kLine;
+  inboxes_ = jobs_ + n * kLine;
+  static_assert(sizeof(CopyJob) <= kLine);
   outbox_ = round_up(inboxes_ + n * kSlots * kSlotBytes, kPage);
   bank_bytes_ = round_up(std::clamp(kBankBudget / n, kSmallestBank, kLargestBank), kPage);
 }

@@ -38,7 +38,7 @@ class Collectives(SystemTest):
         self.right(3, 100, 9, "mixed", env={"RANKLINK_ALGORITHM": "all_reduce=flat"})
 
     PULLED = ",".join(f"{c}=pull" for c in
-                      ("all_gather", "broadcast", "gather", "scatter", "all_to_all"))
+                      ("all_gather", "broadcast", "gather", "scatter", "all_to_all", "exchange"))
 
     def test_the_same_by_pulling(self):
         for size in (1, 2, 3, 5):
@@ -47,6 +47,7 @@ class Collectives(SystemTest):
 
     def test_pulling_where_it_is_refused(self):
         for before, options in (([DENY_SYSCALL, "process_vm_readv=EPERM", "--"], []),
+                                ([DENY_SYSCALL, "process_vm_writev=EPERM", "--"], []),
                                 ([], ["--isolate", "pid"])):
             process = self.launch(2, COLLECTIVES, 1, 17, "mixed", options=options, before=before,
                                   env={"RANKLINK_ALGORITHM": "broadcast=pull"})

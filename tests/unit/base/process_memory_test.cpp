@@ -43,6 +43,32 @@ TEST(ReadProcessMemory, CopiesWhatTheOtherProcessHas) {
   EXPECT_EQ(data.front(), std::byte{1});
 }
 
+TEST(WriteProcessMemory, ReachesTheOtherProcess) {
+  const std::vector<std::byte> data(100'001, std::byte{5});
+  std::vector<std::byte> theirs(data.size());
+  int ready[2];
+  int done[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  const pid_t child = ::fork();
+  char byte = 0;
+  if (child == 0) {
+    if (::write(ready[1], "x", 1) != 1 || ::read(done[0], &byte, 1) != 1) ::_exit(1);
+    ::_exit(theirs == data ? 0 : 2);
+  }
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  const int error =
+      write_process_memory(child, address_of(theirs.data()), data.data(), data.size());
+  ASSERT_EQ(::write(done[1], "x", 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  for (const int end : {ready[0], ready[1], done[0], done[1]}) ::close(end);
+  if (error == EPERM || error == ENOSYS) GTEST_SKIP() << "process_vm_writev is refused here";
+  ASSERT_EQ(error, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(theirs.front(), std::byte{0});
+}
+
 TEST(ReadProcessMemory, SaysWhyItCannot) {
   std::array<std::byte, 8> to{};
   EXPECT_EQ(read_process_memory(::getpid(), 0, to.data(), 0), 0);

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <bit>
-#include <iostream>
 #include <random>
 #include <sstream>
 
-#include "base/process_memory.h"
 #include "call_memory.h"
 
 namespace ranklink {
@@ -21,23 +17,6 @@ inline constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::
 inline bool reduces(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::reduce;
-}
-
-/// Whether this process may read itself by process_vm_readv(2), which some sandboxes and qemu-user
-/// don't let it; says so where not.
-inline bool can_pull() {
-  static const bool can = [] {
-    const auto one = std::byte{1};
-    auto copy = std::byte{0};
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&one));
-    const int error = read_process_memory(::getpid(), address, &copy, 1);
-    if (error != 0) {
-      std::cout << "[   NOTE   ] no algorithm that pulls is tried: process_vm_readv: "
-                << std::strerror(error) << std::endl;
-    }
-    return error == 0;
-  }();
-  return can;
 }
 
 /// Whether ranks of these kinds can run it. Direct algorithms are for ranks that all share memory.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/process_memory.h"
 #include "base/socket.h"
 #include "collective/algorithm.h"
 #include "collective/choose.h"
@@ -19,6 +21,23 @@
 #include "route/routes.h"
 
 namespace ranklink {
+
+/// Whether this process may read itself by process_vm_readv(2), which some sandboxes and qemu-user
+/// don't let it; says so where not.
+inline bool can_pull() {
+  static const bool can = [] {
+    const auto one = std::byte{1};
+    auto copy = std::byte{0};
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&one));
+    const int error = read_process_memory(::getpid(), address, &copy, 1);
+    if (error != 0) {
+      std::cout << "[   NOTE   ] no algorithm that pulls is tried: process_vm_readv: "
+                << std::strerror(error) << std::endl;
+    }
+    return error == 0;
+  }();
+  return can;
+}
 
 /// Ranks that are threads of this process, with one control page and routes of every kind between
 /// them. Nothing is mapped twice, so that ThreadSanitizer sees all that they share.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "../base/expect_error.h"
 #include "../collective/rank_threads.h"
@@ -157,6 +158,145 @@ TEST_P(RoutesTest, KeepMessagesUntilTheyAreReleased) {
   EXPECT_EQ(to.look(0, 4)->data(), first.data());
   for (const std::uint32_t number : {3u, 4u, 5u}) EXPECT_EQ(take_number(to, 0), number);
   EXPECT_FALSE(to.look(0, 4));
+}
+
+class PullTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_pull()) GTEST_SKIP() << "process_vm_readv is refused here";
+  }
+
+  static Bytes pattern(std::size_t size, int turn) {
+    Bytes bytes(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      bytes[i] = static_cast<std::byte>(i * 31 + i / 4096 + static_cast<std::size_t>(turn));
+    }
+    return bytes;
+  }
+  static void pull(Routes& routes, Bytes& to) {
+    routes.pull(0, routes.wait(0, Routes::kTold), to.data(), to.size());
+  }
+
+  RankThreads ranks_{2, RankThreads::all_mapped, 0xffff'fffe};
+  Routes& owner_ = ranks_.routes(0);
+  Routes& reader_ = ranks_.routes(1);
+  CopyJob& job_ = *reinterpret_cast<CopyJob*>(ranks_.segment(1) + SegmentLayout(2).job(0));
+};
+
+TEST_F(PullTest, GivesAllBytes) {
+  constexpr std::size_t kSizes[] = {
+      1, 4096, (64 << 10) + 1, (128 << 10) - 1, 128 << 10, (128 << 10) + 1, (1 << 20) + 7, 9 << 20};
+  for (const std::size_t size : kSizes) {
+    ranks_.run_well([&](Routes& routes) {
+      routes.begin(kTag, kSafetyNet);
+      for (int turn = 0; turn < 20; ++turn) {
+        const Bytes expected = pattern(size, turn);
+        if (routes.rank() == 0) {
+          routes.tell(1, expected.data(), size);
+          routes.await_delivered(1);
+        } else {
+          Bytes to(size + 1);
+          routes.pull(0, routes.wait(0, Routes::kTold), to.data(), size);
+          EXPECT_TRUE(std::equal(expected.begin(), expected.end(), to.begin()));
+          EXPECT_EQ(to[size], std::byte{0});
+        }
+      }
+      routes.end();
+    });
+  }
+}
+
+// An owner that has nothing else to do copies the last piece that nobody has taken, each once.
+TEST_F(PullTest, IsSharedByTheOwner) {
+  constexpr std::size_t kPiece = 64 << 10;
+  const Bytes data = pattern(3 * kPiece, 1);
+  Bytes to(data.size());
+  owner_.begin(kTag, kSafetyNet);
+  reader_.begin(kTag, kSafetyNet);
+  owner_.tell(1, data.data(), data.size());
+  EXPECT_FALSE(owner_.delivered(1));  // the reader isn't there
+  EXPECT_EQ(to.back(), std::byte{0});
+  job_.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.data()));
+  job_.claims = std::uint64_t{1} << 32 | CopyJob::kFront;  // it copies the first piece
+  EXPECT_FALSE(owner_.delivered(1));
+  EXPECT_EQ(job_.pushed, 1u);
+  EXPECT_TRUE(std::equal(to.begin() + 2 * kPiece, to.end(), data.begin() + 2 * kPiece));
+  EXPECT_EQ(to[2 * kPiece - 1], std::byte{0});
+  EXPECT_FALSE(owner_.delivered(1));
+  EXPECT_EQ(job_.pushed, 2u);
+  EXPECT_FALSE(owner_.delivered(1));
+  EXPECT_EQ(CopyJob::back(job_.claims), 2u);
+  EXPECT_TRUE(std::equal(to.begin() + kPiece, to.end(), data.begin() + kPiece));
+  EXPECT_EQ(to[kPiece - 1], std::byte{0});
+}
+
+// A job of before, and one that has ended, are left alone.
+TEST_F(PullTest, IsSharedOnlyWhileItLasts) {
+  const Bytes data = pattern(1 << 20, 1);
+  owner_.begin(kTag, kSafetyNet);
+  owner_.tell(1, data.data(), data.size());
+  for (const std::uint64_t claims : {std::uint64_t{0}, std::uint64_t{2} << 32,
+                                     std::uint64_t{1} << 32 | CopyJob::kMost * CopyJob::kFront}) {
+    job_.claims = claims;
+    EXPECT_FALSE(owner_.delivered(1));
+    EXPECT_EQ(job_.claims, claims);
+    EXPECT_EQ(job_.pushed, 0u);
+  }
+}
+
+TEST_F(PullTest, FailsWhereTheOwnersMemoryIsNot) {
+  owner_.begin(kTag, kSafetyNet);
+  reader_.begin(kTag, kSafetyNet);
+  Bytes to(1 << 20);
+  owner_.tell(1, nullptr, to.size());
+  const std::string error = expect_error(ErrorCode::system_call, [&] { pull(reader_, to); });
+  EXPECT_NE(error.find("process_vm_readv"), std::string::npos) << error;
+  EXPECT_NE(error.find("EFAULT"), std::string::npos) << error;
+  // Nobody copies there any more.
+  const std::uint64_t claims = job_.claims;
+  EXPECT_FALSE(owner_.delivered(1));
+  EXPECT_EQ(job_.claims, claims);
+}
+
+// The reader must not take what its peer failed to write for written.
+TEST_F(PullTest, FailsWhereTheReadersMemoryIsNot) {
+  const Bytes data = pattern(1 << 20, 1);
+  owner_.begin(kTag, kSafetyNet);
+  owner_.tell(1, data.data(), data.size());
+  job_.address = 0;
+  job_.claims = std::uint64_t{1} << 32;
+  const std::string error = expect_error(ErrorCode::system_call, [&] { owner_.delivered(1); });
+  EXPECT_NE(error.find("process_vm_writev"), std::string::npos) << error;
+  EXPECT_NE(job_.pushed, CopyJob::back(job_.claims));
+}
+
+TEST_F(PullTest, EndsAtItsDeadlineWhereNobodyPulls) {
+  owner_.begin(kTag, Milliseconds(5));
+  const Bytes data = pattern(1 << 20, 1);
+  owner_.tell(1, data.data(), data.size());
+  expect_error(ErrorCode::op_timeout, [&] { owner_.await_delivered(1); });
+}
+
+// An owner that has begun to write a piece, and never ends.
+TEST_F(PullTest, EndsAtItsDeadlineWhereTheOwnerDoesNotEnd) {
+  owner_.begin(kTag, kSafetyNet);
+  reader_.begin(kTag, Milliseconds(5));
+  const Bytes data = pattern(16 << 20, 1);
+  Bytes to(data.size());
+  owner_.tell(1, data.data(), data.size());
+  std::thread claim([&] {
+    std::atomic_ref claims(job_.claims);
+    std::uint64_t seen = 0;
+    while (CopyJob::number(seen) != 1) seen = claims.load();
+    claims.fetch_add(1);
+  });
+  try {
+    pull(reader_, to);
+    EXPECT_EQ(to, data);  // it was quicker
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::op_timeout) << error.what();
+  }
+  claim.join();
 }
 
 TEST_P(RoutesTest, CountGrants) {

@@ -24,6 +24,8 @@ TEST(SegmentLayout, GivesEachPartAPlaceOfItsOwn) {
       EXPECT_GE(layout.grants(from), line + 4);
       EXPECT_LE(layout.grants(from) + 4, line + SegmentLayout::kLine);
       parts.push_back({line, line + SegmentLayout::kLine});
+      EXPECT_EQ(layout.job(from) % SegmentLayout::kLine, 0u);
+      parts.push_back({layout.job(from), layout.job(from) + SegmentLayout::kLine});
       for (std::uint32_t sequence = 0; sequence < SegmentLayout::kSlots; ++sequence) {
         const std::size_t slot = layout.slot(from, sequence);
         EXPECT_EQ(slot % SegmentLayout::kLine, 0u);
@@ -59,7 +61,7 @@ TEST(SegmentLayout, BoundsItsMemory) {
     EXPECT_EQ(SegmentLayout(size).bank_bytes(), 16u << 10);
   }
   constexpr std::size_t kForAPeer =
-      SegmentLayout::kLine + SegmentLayout::kSlots * SegmentLayout::kSlotBytes;
+      2 * SegmentLayout::kLine + SegmentLayout::kSlots * SegmentLayout::kSlotBytes;
   for (const int size : {1, 2, 8, 64, 256, 4096, 65'536}) {
     EXPECT_LE(SegmentLayout(size).bytes(),
               (1u << 20) + static_cast<std::size_t>(size) * kForAPeer + 4096);
