@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -97,6 +98,7 @@ class Server::Impl {
   std::size_t refused_ = 0;
   std::string last_refusal_;
   Membership membership_;
+  std::latch running_{1};
   std::thread thread_;
 };
 
@@ -136,6 +138,10 @@ Server::Impl::Impl(Options options)
     add(std::move(options_.connections[rank]), static_cast<int>(rank));
   }
   thread_ = std::thread([this] { run(); });
+  // A program may fork as soon as it has made its id. A thread that is still starting holds locks
+  // of the allocator or the loader now and then, and the child would find such a lock held for
+  // ever; one that has begun its first turn, with nobody connected, holds none.
+  running_.wait();
 }
 
 Server::Impl::~Impl() {
@@ -332,6 +338,7 @@ void Server::Impl::turn() {
 }
 
 void Server::Impl::run() {
+  running_.count_down();
   for (;;) {
     try {
       turn();
