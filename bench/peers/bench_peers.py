@@ -42,7 +42,7 @@ import statistics
 import sys
 import time
 
-from common import ROOT, Failed, progress, say
+from common import ROOT, Failed, call, progress, say
 from libraries import COLLECTIVES, LIBRARIES
 from processes import Group, adopt, cpu_seconds, reap
 
@@ -129,12 +129,27 @@ class Bench:
         self.restarts = {}
         self.versions, self.settings = {}, {}
         self.unavailable = {}
+        self.floor = self.measure_floor()
         self.idle = []
         self.tables = []
         self.done = 0
         self.total = sum(len(sizes_for(collective, ranks, given.min, given.max))
                          for ranks in given.ranks for collective in given.collectives)
         self.started = time.monotonic()
+
+    def measure_floor(self):
+        """What an exchange takes at the least between two cores of this machine."""
+        progress("measuring what two cores can do at best")
+        try:
+            floor = json.loads(call([f"{self.given.build}/bench/exchange_floor"], 120))
+        except Failed as failed:
+            say(f"no floor: {failed}")
+            return None
+        sizes = ", ".join(f"{size_text(int(size))} {number(time)}"
+                          for size, time in floor["exchange_us"].items())
+        print(f"the floor of this machine, us: a line each way {floor['line_ns'] / 1000:.3f}, "
+              f"each way {sizes}")
+        return floor
 
     def start(self, name, ranks):
         progress(f"starting {ranks} ranks of {name}")
@@ -146,7 +161,8 @@ class Bench:
             say(f"{name} with {ranks} ranks: {failed}")
             return
         self.groups[name] = group
-        self.versions[name] = group.version
+        # Before --json changes a file of the repository.
+        self.versions.setdefault(name, group.version)
         self.settings[f"{name}, {ranks} ranks"] = group.described.replace(
             group.directory, "DIRECTORY").replace(ROOT + "/", "")
 
@@ -338,6 +354,7 @@ class Bench:
             "date": datetime.date.today().isoformat(),
             "command": " ".join(["scripts/bench-peers", *sys.argv[1:]]),
             "machine": machine() | {"load_average": [round(x, 2) for x in os.getloadavg()]},
+            "floor": self.floor,
             "versions": self.versions,
             "settings": self.settings,
             "rounds": self.given.rounds,
