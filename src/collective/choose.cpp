@@ -31,7 +31,7 @@ constexpr Tuning kTable[] = {
     {Collective::all_reduce, false, kAnyRanks, 4 << 10, &kAllReduceFlat},
     {Collective::all_reduce, false, kAnyRanks, kAnyBytes, &kAllReduceTwoPhase},
     {Collective::all_gather, false, kAnyRanks, 8 << 10, &kAllGatherFlat},
-    {Collective::all_gather, false, 2, 4 << 20, &kAllGatherPull},
+    {Collective::all_gather, false, 2, 16 << 20, &kAllGatherPull},
     {Collective::all_gather, false, kAnyRanks, kAnyBytes, &kAllGatherFlat},
     {Collective::reduce_scatter, false, kAnyRanks, kAnyBytes, &kReduceScatterFlat},
     {Collective::broadcast, false, kAnyRanks, 16 << 10, &kBroadcastFlat},
