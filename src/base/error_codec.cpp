@@ -15,10 +15,13 @@ void encode(const Error& error, Writer& to, std::size_t limit) {
   to.put(error.code());
   to.put(static_cast<std::int32_t>(error.rank()));
   to.put(static_cast<std::int32_t>(error.peer()));
-  to.text(cut(error.step(), limit));
-  to.text(cut(error.cause(), limit));
-  to.text(cut(error.remedy(), limit));
-  to.text(cut(error.context(), limit));
+  const std::string step = cut(error.step(), limit / 5);
+  const std::string remedy = cut(error.remedy(), limit / 5);
+  const std::string context = cut(error.context(), limit / 5);
+  to.text(step);
+  to.text(cut(error.cause(), limit - step.size() - remedy.size() - context.size()));
+  to.text(remedy);
+  to.text(context);
 }
 
 Error decode_error(Reader& from) {

@@ -1,11 +1,14 @@
 #include "group/bring_up.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/socket.h"
 #include "exchange/pull.h"
@@ -34,6 +37,7 @@ class BringUp {
 
  private:
   void prepare_successor(Claim& claim, const Joined& joined);
+  void watch_holder();
   void share_page();
   bool can_pull_from_all();
 
@@ -163,6 +167,17 @@ void BringUp::inspect() {
   }
   plan_ = Plan::decode(reader, client.size());
   reader.end();
+  watch_holder();
+}
+
+// So that its end can be told, should it die.
+void BringUp::watch_holder() {
+  const int holder = world_->client->seating().holder;
+  if (holder < 0 || holder == rank_) return;
+  const Facts& its = world_->around->party(holder).facts;
+  const auto shared = shared_namespaces(its, facts_);
+  if (std::find(shared.begin(), shared.end(), "pid") == shared.end()) return;
+  world_->client->watch_holder(ProcessWatch(its.pid, its.start_time));
 }
 
 // Make the memory that is to be shared, offer it, and meet the peers that the rendezvous can't pass
@@ -213,6 +228,13 @@ void BringUp::share_page() {
     if (giver(peer) != around.rank() || socket_to(peer) == nullptr) continue;
     socket_to(peer)->send(FrameType::post, Posting{0, {peer}}.encode(),
                           {borrow_fd(around.client.page().fd())});
+  }
+  // A server in this process learns of deaths there as ranks do.
+  for (const auto& hosted : {world_->hosted, world_->successor}) {
+    if (!hosted || !hosted->server || around.party(around.rank()).member.local) continue;
+    Fd copy(::fcntl(around.client.page().fd(), F_DUPFD_CLOEXEC, 0));
+    if (!copy) throw system_error("fcntl F_DUPFD_CLOEXEC of the control page", errno);
+    hosted->server->use_page(ControlPage::open(std::move(copy), around.size()));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "group/shared_buffer.h"
 
@@ -299,7 +300,8 @@ void Group::Impl::check_peer(int peer, bool stream_open) {
 void Group::Impl::lost(int other) {
   const std::lock_guard lock(world->mutex);
   Client& client = *world->client;
-  throw client.best_reason([&] {
+  const RankEnd end = client.end_of(other);
+  const auto derive = [&] {
     Error::Parts parts{.code = ErrorCode::connection_lost,
                        .rank = other,
                        .step = page().step(other),
@@ -312,14 +314,14 @@ void Group::Impl::lost(int other) {
       parts.cause = fmt::format("rank {} left the group while rank {} waits for it", other, me());
       parts.remedy = "call the same operations on all ranks before any leaves";
     } else if (page().died(other)) {
-      parts.code = ErrorCode::rank_died;
-      parts.cause = "the kernel marked its liveness word: its process ended, how isn't known here";
-      parts.remedy =
-          "look at the output of that rank, and at the kernel's log for an "
-          "out-of-memory kill";
+      return with(end.reason(), [&](Error::Parts& p) {
+        p.step = parts.step;
+        p.context = parts.context;
+      });
     }
     return Error(std::move(parts));
-  });
+  };
+  throw client.best_reason(derive, end.is_known() && !client.is_launched());
 }
 
 // Whom this rank waits for may itself wait for another: who hasn't come to this call is to blame.

@@ -5,28 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "autopsy/rank_end.h"
 #include "base/deadline.h"
 #include "ranklink/error.hpp"
 
 namespace ranklink {
-
-/// How a rank's process ended.
-struct RankEnd {
-  int rank = 0;
-  int wait_status = 0;     ///< of waitpid
-  bool by_us = false;      ///< the launcher ended it: says nothing about why the job failed
-  std::string last_lines;  ///< of its stderr
-  std::string oom;         ///< what is known of the out-of-memory killer's part in it, or empty
-
-  bool is_bad() const { return wait_status != 0; }
-  /// As a shell has it: the code, or 128 + the signal.
-  int exit_code() const;
-  /// rank_exited or rank_killed, with cause and remedy. The step is for others to add.
-  Error reason() const;
-};
-
-/// `SIGSEGV (signal 11)`
-std::string signal_text(int signal);
 
 /// What the job's result is made of. `ends` are in the order in which ranks ended.
 struct JobEnd {

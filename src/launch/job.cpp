@@ -7,8 +7,8 @@
 
 #include <csignal>
 
+#include "autopsy/process_end.h"
 #include "base/log.h"
-#include "inspect/files.h"
 
 namespace ranklink {
 namespace {
@@ -30,12 +30,6 @@ constexpr seconds kSweepEvery{1};
 constexpr seconds kUnkillableWarning{5};
 constexpr seconds kUnkillableEnd{60};
 constexpr int kRunTimeoutCode = 124;  // as timeout(1)
-
-char state_of(pid_t pid) {
-  const std::string stat = read_text(fmt::format("/proc/{}/stat", pid));
-  const auto name_end = stat.rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-}
 
 }  // namespace
 
@@ -103,7 +97,10 @@ void Job::rank_ended(int rank) {
   RankEnd end{.rank = rank, .wait_status = status, .by_us = struck_};
   if (end.is_bad()) {
     end.last_lines = relay_.last_lines(rank);
-    if (!end.by_us) end.oom = oom_.news();
+    if (!end.by_us) {
+      end.oom = oom_.news();
+      end.crash = server_.crash_of(rank);
+    }
   }
   server_.report_end(rank, end.reason());
   if (end.is_bad() && !end.by_us && !failed_) {
@@ -242,7 +239,7 @@ std::string Job::who_is_left() const {
     if (pid <= 0 || ++count > kShown) continue;
     const std::string step = server_.step_of(static_cast<int>(i));
     text += fmt::format("{}rank {} (pid {}, state {}){}{}", count > 1 ? ", " : "", i, pid,
-                        state_of(pid), step.empty() ? "" : " in step ", step);
+                        process_state(pid), step.empty() ? "" : " in step ", step);
   }
   if (count > kShown) text += fmt::format(" and {} more", count - kShown);
   return text;

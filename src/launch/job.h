@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "autopsy/oom.h"
 #include "launch/ending.h"
 #include "launch/launcher.h"
-#include "launch/oom.h"
 #include "launch/poller.h"
 #include "launch/relay.h"
 #include "launch/spawn.h"

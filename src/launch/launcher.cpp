@@ -15,7 +15,7 @@
 #include "launch/environment.h"
 #include "launch/host_state.h"
 #include "launch/job.h"
-#include "launch/oom.h"
+#include "autopsy/oom.h"
 #include "launch/spawn.h"
 #include "launch/strays.h"
 

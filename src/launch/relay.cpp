@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "autopsy/crash_watch.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -74,7 +75,10 @@ void Relay::pass_on(Stream& stream, std::string_view line) {
     if (options_.on_message) options_.on_message(stream.rank, std::string(line));
     return;
   }
-  if (stream.source == Source::errors) tails_[rank].add(line);
+  // What a crash says there, it says better on the control page.
+  if (stream.source == Source::errors && !line.starts_with(CrashWatch::kMark)) {
+    tails_[rank].add(line);
+  }
   stream.to->write_line(prefixes_[rank], line);
 }
 

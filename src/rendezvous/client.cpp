@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "base/error.h"
 #include "base/error_codec.h"
 #include "base/log.h"
 #include "base/socket.h"
@@ -113,8 +114,13 @@ const Seating& Client::take_seat(Deadline deadline) {
 
 void Client::adopt_page(ControlPage page) {
   beacon_.reset();
+  crash_watch_.reset();
   page_ = std::make_unique<ControlPage>(std::move(page));
   beacon_ = std::make_unique<LivenessBeacon>(*page_, rank());
+  use_alternate_stack();
+  crash_watch_ = std::make_unique<CrashWatch>(
+      page_->crash_slot(rank()),
+      [](void* shared) { static_cast<ControlPage*>(shared)->ring_all(); }, page_.get());
   page_->set_state(rank(), ControlPage::State::alive);
   page_->set_step(rank(), step_);
 }
@@ -218,6 +224,7 @@ void Client::leave() {
   // What is still queued gets a moment to go out; a server that doesn't read it loses it.
   connection_.flush_until(Deadline::after(Milliseconds(200)));
   beacon_.reset();
+  crash_watch_.reset();
 }
 
 bool Client::has_left(int other) const {
@@ -314,8 +321,8 @@ void Client::throw_failure(const Error& error) {
   });
 }
 
-Error Client::best_reason(const std::function<Error()>& derive) {
-  const Deadline patience = Deadline::after(kReasonGrace);
+Error Client::best_reason(const std::function<Error()>& derive, bool final) {
+  const Deadline patience = Deadline::after(final ? Milliseconds(0) : kReasonGrace);
   try {
     do {
       check();
@@ -329,6 +336,14 @@ Error Client::best_reason(const std::function<Error()>& derive) {
     return error;
   }
   return fail(derive());
+}
+
+RankEnd Client::end_of(int other) const {
+  RankEnd end{.rank = other};
+  if (other < 0) return end;
+  end.crash = page_->crash(other);
+  if (other == seating_.holder) end.wait_status = holder_.wait_status();
+  return end;
 }
 
 Error Client::holder_left() const {
@@ -366,7 +381,8 @@ void Client::server_lost() {
   const Deadline patience = Deadline::after(orderly ? Milliseconds(0) : kReasonGrace);
   do {
     if (const auto failure = page_->failure()) throw_failure(*failure);
-    if (!orderly) std::this_thread::sleep_for(Milliseconds(1));
+    if (orderly || end_of(seating_.holder).is_known()) break;
+    std::this_thread::sleep_for(Milliseconds(1));
   } while (!patience.passed());
   const bool reached = go_over();
   if (orderly) {
@@ -378,17 +394,20 @@ void Client::server_lost() {
   const std::string held =
       seating_.holder < 0 ? "" : fmt::format(", which rank {} held,", seating_.holder);
   const bool died = seating_.holder >= 0 && page_->died(seating_.holder);
-  const Error derived(
-      {.code = seating_.holder < 0 ? ErrorCode::rendezvous_lost
-               : died              ? ErrorCode::rank_died
-                                   : ErrorCode::connection_lost,
-       .rank = seating_.holder,
-       .step = seating_.holder < 0 ? step_ : page_->step(seating_.holder),
-       .cause = fmt::format("the rendezvous{} closed without a word; how its process "
-                            "ended isn't known here",
-                            held),
-       .remedy = "look at the output of that process, and at the kernel's log for "
-                 "an out-of-memory kill"});
+  const RankEnd end = end_of(seating_.holder);
+  const Error derived =
+      end.is_known()
+          ? with(end.reason(), [&](Error::Parts& p) { p.step = page_->step(p.rank); })
+          : Error({.code = seating_.holder < 0 ? ErrorCode::rendezvous_lost
+                           : died              ? ErrorCode::rank_died
+                                               : ErrorCode::connection_lost,
+                   .rank = seating_.holder,
+                   .step = seating_.holder < 0 ? step_ : page_->step(seating_.holder),
+                   .cause = fmt::format("the rendezvous{} closed without a word; how its process "
+                                        "ended isn't known here",
+                                        held),
+                   .remedy = "look at the output of that process, and at the kernel's log for "
+                             "an out-of-memory kill"});
   const Error mine = fail(derived);
   if (!reached) throw_failure(mine);
   // The successor settles on one reason for all.

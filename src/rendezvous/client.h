@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "autopsy/crash_watch.h"
+#include "autopsy/process_end.h"
+#include "autopsy/rank_end.h"
 #include "base/deadline.h"
 #include "base/secret.h"
 #include "rendezvous/control_page.h"
@@ -75,10 +78,17 @@ class Client {
   bool has_left(int rank) const;
   /// How this rank's process reaches the server; for poll(). -1 once it is lost.
   int fd() const;
+  /// The process that serves the rendezvous, as this one sees it.
+  void watch_holder(ProcessWatch process) { holder_ = std::move(process); }
+  /// How the process of a rank that died ended, as far as it can be told from here.
+  RankEnd end_of(int rank) const;
 
   /// The Error that the job failed with, or what `derive` says if none is known within 50 ms. For a
-  /// rank that has noticed that a peer is gone. Publishes what it returns.
-  Error best_reason(const std::function<Error()>& derive);
+  /// rank that has noticed that a peer is gone. Publishes what it returns. `final`: nobody will
+  /// know more, so it isn't waited for.
+  Error best_reason(const std::function<Error()>& derive, bool final = false);
+  /// A launcher watches all ranks, and will say how one ended.
+  bool is_launched() const { return seating_.holder < 0; }
 
  private:
   Frame next_frame(Deadline deadline, const char* awaited);
@@ -101,6 +111,8 @@ class Client {
   std::string step_ = "join";
   std::unique_ptr<ControlPage> page_;
   std::unique_ptr<LivenessBeacon> beacon_;
+  std::unique_ptr<CrashWatch> crash_watch_;
+  ProcessWatch holder_;  ///< the process that serves the rendezvous, if it is on this host
   std::uint32_t next_round_ = 0;
   std::deque<Frame> results_;
   std::deque<Frame> passed_;

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x3145474150544e4b;  // "KNTPAGE1"
 constexpr std::size_t kStepWords = 6;                 // 48 bytes of text
 constexpr std::size_t kFailureBytes = 1792;
-constexpr std::size_t kFailureText = 400;  // a text's share of kFailureBytes
+constexpr std::size_t kFailureText = 1728;  // of kFailureBytes; the rest is numbers and lengths
 constexpr int kMaxRanks = 65'536;
 constexpr std::uint32_t kAwaitsAny = 0xffff'ffff;
 
@@ -67,6 +67,7 @@ struct alignas(64) ControlPage::Slot {
   std::array<std::atomic<std::uint64_t>, kStepWords> step;
   std::atomic<std::uint32_t> failure_size;  // set last
   std::array<std::byte, kFailureBytes> failure;
+  CrashSlot crash;
 };
 
 ControlPage::ControlPage(Fd fd, Mapping mapping, int size)
@@ -158,9 +159,15 @@ ControlPage::State ControlPage::state(int rank) const {
 
 FutexWord& ControlPage::liveness_word(int rank) { return slot(rank).liveness; }
 
+CrashSlot& ControlPage::crash_slot(int rank) { return slot(rank).crash; }
+
 bool ControlPage::died(int rank) const {
-  return (slot(rank).liveness.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+  const Slot& s = slot(rank);
+  return (s.liveness.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0 ||
+         s.crash.is_complete();
 }
+
+std::optional<Crash> ControlPage::crash(int rank) const { return slot(rank).crash.read(); }
 
 bool ControlPage::publish_failure(int index, const Error& error) {
   const std::lock_guard lock(sleepers_->publishing);

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "autopsy/crash.h"
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/mapping.h"
@@ -56,8 +57,12 @@ class ControlPage {
   State state(int rank) const;
   /// The call that the rank is in, or was in last; nothing before its first.
   std::optional<Operation> operation(int rank) const;
-  /// True once the kernel has marked the rank's liveness word: its process ended without leaving.
+  /// True once the kernel has marked the rank's liveness word, or the rank has said that it
+  /// crashes: its process ends without leaving. While a core file is written, only the latter
+  /// tells.
   bool died(int rank) const;
+  /// What the rank could say of its crash, if it crashed.
+  std::optional<Crash> crash(int rank) const;
 
   /// Writes the rank's reason to fail, publishes it if it is the first of all, and wakes everyone.
   /// A primary reason replaces nothing: the first published one stands.
@@ -80,6 +85,7 @@ class ControlPage {
   void ring_all();
 
   FutexWord& liveness_word(int rank);
+  CrashSlot& crash_slot(int rank);
 
  private:
   struct Header;

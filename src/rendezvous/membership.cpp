@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <climits>
+#include <csignal>
 #include <cstdio>
-#include <fstream>
 
+#include "base/error.h"
 #include "base/error_codec.h"
 #include "base/log.h"
 
@@ -17,14 +20,9 @@ namespace {
 constexpr Milliseconds kGrace{30};
 constexpr Milliseconds kTick{10};
 
-// The state letter of /proc/PID/stat in words; empty if the process can't be seen.
-std::string process_state(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  if (pid <= 0 || !std::getline(file, line)) return {};
-  const auto paren = line.rfind(')');  // the name before it may hold anything
-  if (paren == std::string::npos || paren + 2 >= line.size()) return {};
-  switch (line[paren + 2]) {
+// Empty if the process can't be seen.
+std::string state_text(int pid) {
+  switch (process_state(pid)) {
     case 'R':
       return "running";
     case 'S':
@@ -40,6 +38,11 @@ std::string process_state(int pid) {
     default:
       return {};
   }
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 SharedBytes share(Bytes bytes) { return std::make_shared<const Bytes>(std::move(bytes)); }
@@ -58,8 +61,14 @@ void Membership::know_size(int size) {
     hooks_.send(to, FrameType::pass, share(std::move(payload)), std::move(fds));
   });
   for (std::size_t rank = 0; rank < setup_.pids.size() && rank < seats_.size(); ++rank) {
-    seats_[rank].pid = setup_.pids[rank];
+    seats_[rank].process = ProcessWatch(setup_.pids[rank]);
   }
+}
+
+void Membership::use_page(ControlPage page) {
+  if (seats_.empty()) know_size(page.size());
+  page_ = std::move(page);
+  if (failure_) page_->publish_failure(page_->size(), *failure_);
 }
 
 void Membership::refuse_claim(ErrorCode code, const Claim& claim, std::string cause,
@@ -125,7 +134,12 @@ bool Membership::claim(const Claim& claim, int made_for, const Member& member, i
   mine.claim = claim;
   mine.member = member;
   mine.step = "join";
-  if (pid > 0) mine.pid = pid;
+  if (pid > 0) {
+    mine.process = ProcessWatch(pid);
+  } else if (made_for < 0 && claim.host == host_name()) {
+    // Perhaps of another pid namespace; then the number is nobody's here, or another's.
+    mine.process = ProcessWatch(claim.pid, claim.start_time);
+  }
   if (claim.process == process_token()) holder_ = claim.rank;
   ++claimed_;
   if (claim.resume) return true;
@@ -286,6 +300,28 @@ void Membership::suspect(int rank, std::string cause) {
   who.derived_cause = std::move(cause);
 }
 
+std::optional<Crash> Membership::crash_of(int rank) const {
+  if (!page_ || rank < 0 || rank >= page_->size()) return std::nullopt;
+  return page_->crash(rank);
+}
+
+RankEnd Membership::end_of(int rank) {
+  RankEnd end{
+      .rank = rank, .wait_status = seat(rank).process.wait_status(), .crash = crash_of(rank)};
+  if (end.signal() == SIGKILL) end.oom = oom_.news();
+  return end;
+}
+
+void Membership::fail_for_end(const RankEnd& end) {
+  const Seat& who = seat(end.rank);
+  fail(with(end.reason(), [&](Error::Parts& p) {
+    p.step = step_of(end.rank);
+    p.cause = end.is_known() ? fmt::format("pid {}: {}", who.claim->pid, p.cause)
+                             : fmt::format("pid {}: {}; how it ended isn't known here",
+                                           who.claim->pid, who.derived_cause);
+  }));
+}
+
 void Membership::report_end(int rank, const Error& reason) {
   if (rank < 0 || rank >= static_cast<int>(seats_.size()) || has_left(rank)) return;
   const Error full = with(reason, [&](Error::Parts& p) {
@@ -325,8 +361,10 @@ std::string Membership::describe(int rank) const {
   const Seat& who = seat(rank);
   std::string text = fmt::format("rank {}", rank);
   std::vector<std::string> parts;
-  if (who.pid > 0) parts.push_back(fmt::format("pid {}", who.pid));
-  if (const std::string state = process_state(who.pid); !state.empty()) parts.push_back(state);
+  if (const int pid = who.process.pid(); pid > 0) {
+    parts.push_back(fmt::format("pid {}", pid));
+    if (std::string state = state_text(pid); !state.empty()) parts.push_back(std::move(state));
+  }
   if (who.left) {
     parts.emplace_back("has left the group");
   } else if (who.claim) {
@@ -394,15 +432,14 @@ Deadline Membership::tick() {
     any_alive = true;
     if (page_->died(rank)) suspect(rank, "the kernel marked its liveness word: its process ended");
     if (!who.derived_due) continue;
-    if (who.derived_due->passed()) {
-      fail(Error({.code = ErrorCode::rank_died,
-                  .rank = rank,
-                  .step = step_of(rank),
-                  .cause = fmt::format("pid {}: {}", who.claim->pid, who.derived_cause) +
-                           (setup_.reports_ends ? "" : "; how it ended isn't known here"),
-                  .remedy = "look at the output of that rank, and at the kernel's log for an "
-                            "out-of-memory kill"}));
-      return Deadline::never();
+    const bool due = who.derived_due->passed();
+    // A launcher knows more, if it can say it in time.
+    if (due || !setup_.reports_ends) {
+      const RankEnd end = end_of(rank);
+      if (end.is_known() || due) {
+        fail_for_end(end);
+        return Deadline::never();
+      }
     }
     next = next.earlier(*who.derived_due);
   }

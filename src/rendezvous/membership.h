@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "autopsy/oom.h"
+#include "autopsy/process_end.h"
+#include "autopsy/rank_end.h"
 #include "base/deadline.h"
 #include "rendezvous/control_page.h"
 #include "rendezvous/frame.h"
@@ -51,12 +54,17 @@ class Membership {
   /// The rank in whose process this server is, or -1.
   int holder() const { return holder_; }
   std::string step_of(int rank) const;
+  /// Watches this page in place of its own: the one that ranks of this host share when they came by
+  /// TCP. `page.size()` is the job's.
+  void use_page(ControlPage page);
+  /// What the rank could say of its crash, if it crashed.
+  std::optional<Crash> crash_of(int rank) const;
 
  private:
   struct Seat {
     std::optional<Claim> claim;
     Member member;
-    int pid = 0;  ///< as this process sees it, 0 if it isn't known
+    ProcessWatch process;
     std::string step;
     bool left = false;
     std::optional<Error> ended;           ///< before it was seated
@@ -77,6 +85,9 @@ class Membership {
   void on_submit(int rank, Submission submission);
   bool has_left(int rank) const;
   void suspect(int rank, std::string cause);
+  /// How a rank that died ended, as far as it can be told from here.
+  RankEnd end_of(int rank);
+  void fail_for_end(const RankEnd& end);
   void fail_for_missing(const std::string& step, const std::vector<int>& missing);
   std::string describe(int rank) const;
   Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
@@ -86,6 +97,7 @@ class Membership {
   Setup setup_;
   Hooks hooks_;
   std::optional<ControlPage> page_;
+  OomWatch oom_;
   std::optional<Passing> passing_;
   std::optional<Claim> first_claim_;
   int claimed_ = 0;

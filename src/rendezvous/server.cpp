@@ -389,6 +389,16 @@ std::optional<Error> Server::failure() const {
   return impl_->membership().failure();
 }
 
+void Server::use_page(ControlPage page) {
+  const std::lock_guard lock(impl_->mutex());
+  impl_->membership().use_page(std::move(page));
+}
+
+std::optional<Crash> Server::crash_of(int rank) const {
+  const std::lock_guard lock(impl_->mutex());
+  return impl_->membership().crash_of(rank);
+}
+
 std::string Server::step_of(int rank) const {
   const std::lock_guard lock(impl_->mutex());
   return impl_->membership().step_of(rank);

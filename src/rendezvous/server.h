@@ -47,6 +47,11 @@ class Server {
   void abort(const Error& reason);
   /// The reason that the job failed, once there is one.
   std::optional<Error> failure() const;
+  /// The page that ranks of this host share, which came by TCP and so couldn't be given the
+  /// server's.
+  void use_page(ControlPage page);
+  /// What a rank that crashes could say of it before it ended.
+  std::optional<Crash> crash_of(int rank) const;
   /// The step that a rank is in, or was in when it ended; empty before it has joined.
   std::string step_of(int rank) const;
 

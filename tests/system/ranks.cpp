@@ -8,7 +8,8 @@
 //   --buffer BYTES   also make a shared buffer and check it from both sides
 //   --hold GATE      stay in the group, after the event "holding", until the file GATE exists
 //   --die HOW        end before the last operation: exit:N, SIGNAL's number as signal:N, fail,
-//                    exception or leave; done by rank --who R once the file --when GATE exists
+//                    exception, leave, or crash:WHAT (call, touch, stack, bus, divide or abort);
+//                    done by rank --who R once the file --when GATE exists
 //   --early yes      with --die: before the group is joined
 //   --operation OP   what the others wait in: all_reduce (the default) or barrier
 //   --rank R, --size N                    in place of RANK and WORLD_SIZE
@@ -20,6 +21,7 @@
 //
 // A process that gets an Error prints it as the event "error" and exits with 1.
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,11 +138,44 @@ ranklink::UniqueId id_from(std::span<const std::byte> bytes) {
   return id;
 }
 
+extern "C" __attribute__((weak)) void ranks_function_that_is_nowhere();
+
+// What a compiler would see through.
+template <typename T>
+T* hidden(T* pointer) {
+  asm volatile("" : "+r"(pointer));
+  return pointer;
+}
+
+int use_up_the_stack(int depth) {
+  volatile char room[4096];
+  room[0] = static_cast<char>(depth);
+  return depth < 0 ? 0 : use_up_the_stack(depth + 1) + room[0];
+}
+
+void crash(const std::string& what) {
+  if (what == "call") hidden (&ranks_function_that_is_nowhere)();
+  if (what == "touch") *hidden(reinterpret_cast<volatile int*>(0x123450)) = 1;
+  if (what == "stack") std::printf("%d", use_up_the_stack(0));
+  if (what == "divide") {
+    volatile int zero = 0;
+    volatile int seven = 7;
+    std::printf("%d", seven / zero);
+  }
+  if (what == "bus") {
+    std::FILE* file = std::tmpfile();
+    void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, ::fileno(file), 0);
+    std::printf("%d", *static_cast<volatile char*>(page));
+  }
+  std::abort();
+}
+
 [[noreturn]] void die(const std::string& how, std::optional<Group>& group) {
   const auto colon = how.find(':');
   const std::string kind = how.substr(0, colon);
   const int number = colon == std::string::npos ? 0 : std::atoi(how.c_str() + colon + 1);
   if (kind == "exit") std::_Exit(number);
+  if (kind == "crash") crash(how.substr(colon + 1));
   if (kind == "signal") {
     std::signal(number, SIG_DFL);
     ::raise(number);

@@ -71,6 +71,28 @@ class UnderTheLauncher(DeathTest):
                     self.assertIn("rank 1", process.stderr)
                     self.assertIn(words, process.stderr)
 
+    # what it does, its signal, words of the cause
+    CRASHES = (("call", signal.SIGSEGV, "it called a function that it doesn't have (address 0)"),
+               ("touch", signal.SIGSEGV, "it touched address 0x123450"),
+               ("stack", signal.SIGSEGV, "its stack is used up"),
+               ("bus", signal.SIGBUS, "has no memory behind it"),
+               ("divide", signal.SIGFPE, "it divided an integer by 0"),
+               ("abort", signal.SIGABRT, "backtrace: "))
+
+    def test_every_crash(self):
+        for what, number, words in self.CRASHES:
+            with self.subTest(what=what):
+                process = self.dies("crash:" + what, "all_reduce", size=4)
+                self.assertEqual(process.popen.returncode, 128 + number, process.story())
+                errors = process.events("error")
+                self.assertEqual(len(errors), 3, process.story())
+                for cause in [e["cause"] for e in errors] + [process.stderr]:
+                    self.assertIn(signal.Signals(number).name, cause)
+                    self.assertIn(words, cause)
+                    self.assertRegex(cause, r"backtrace: [^;]*ranks\+0x")
+                    # Once: not again from its stderr.
+                    self.assertNotIn("last lines of its stderr: ranklink: crash", cause)
+
     def test_rank_0(self):
         process = self.dies("signal:9", "all_reduce", who=0)
         for error in process.events("error"):
@@ -127,8 +149,8 @@ class UnderTheLauncher(DeathTest):
 
 
 class ByHand(DeathTest):
-    ENDS = (("signal:9", "rank_died"), ("signal:11", "rank_died"), ("exit:3", "rank_died"),
-            ("exit:0", "rank_died"), ("exception", "rank_died"), ("fail", "rank_failed"),
+    ENDS = (("signal:9", "rank_killed"), ("signal:11", "rank_killed"), ("exit:3", "rank_exited"),
+            ("exit:0", "rank_exited"), ("exception", "rank_killed"), ("fail", "rank_failed"),
             ("leave", "rank_left"))
 
     def dies(self, how, who, operation="all_reduce", size=3, rendezvous=None, env=None):
@@ -159,15 +181,26 @@ class ByHand(DeathTest):
                     if how == "fail":
                         self.assertIn("the program's own cause", errors[0]["cause"])
 
+    def test_every_crash(self):
+        for what, number, words in UnderTheLauncher.CRASHES:
+            for who in (0, 2):
+                with self.subTest(what=what, who=who):
+                    errors = self.dies("crash:" + what, who)
+                    self.assert_named(errors, who, "rank_killed", "all_reduce")
+                    for error in errors:
+                        self.assertIn(signal.Signals(number).name, error["cause"])
+                        self.assertIn(words, error["cause"])
+                        self.assertRegex(error["cause"], r"backtrace: [^;]*ranks\+0x")
+
     def test_rank_0_which_holds_the_rendezvous(self):
         for how, name in self.ENDS:
             with self.subTest(how=how):
                 self.assert_named(self.dies(how, 0), 0, name, "all_reduce")
 
     def test_rank_0_without_shared_memory(self):
-        for how in ("signal:9", "exit:3"):
+        for how, name in (("signal:9", "rank_killed"), ("exit:3", "rank_exited")):
             errors = self.dies(how, 0, size=4, env={"RANKLINK_MECHANISM": "none"})
-            self.assert_named(errors, 0, "rank_died", "all_reduce")
+            self.assert_named(errors, 0, name, "all_reduce")
 
     def test_other_ranks_without_shared_memory(self):
         for how, name in self.ENDS:
@@ -180,7 +213,7 @@ class ByHand(DeathTest):
             for who in (0, 2):
                 with self.subTest(rendezvous=rendezvous, who=who):
                     errors = self.dies("signal:9", who, rendezvous=rendezvous)
-                    self.assert_named(errors, who, "rank_died", "all_reduce")
+                    self.assert_named(errors, who, "rank_killed", "all_reduce")
                     if who == 0:  # it was killed, so it could not remove what the others met at
                         for left in glob.glob(f"{self.folder}/meet") + glob.glob(
                                 f"{self.folder}/meet-here/*"):

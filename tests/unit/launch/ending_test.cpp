@@ -19,33 +19,6 @@ RankEnd by_us(RankEnd end) {
   return end;
 }
 
-TEST(RankEnd, ExitCodesAreThoseOfAShell) {
-  EXPECT_EQ(exited(0, 0).exit_code(), 0);
-  EXPECT_EQ(exited(0, 3).exit_code(), 3);
-  EXPECT_EQ(killed(0, SIGSEGV).exit_code(), 139);
-  EXPECT_FALSE(exited(0, 0).is_bad());
-  EXPECT_TRUE(killed(0, SIGTERM).is_bad());
-}
-
-TEST(RankEnd, ReasonsSayHow) {
-  RankEnd end = exited(2, 3);
-  end.last_lines = "a | b";
-  EXPECT_EQ(end.reason().code(), ErrorCode::rank_exited);
-  EXPECT_EQ(end.reason().rank(), 2);
-  EXPECT_EQ(end.reason().cause(), "exited with code 3; last lines of its stderr: a | b");
-
-  const Error crash = killed(1, SIGSEGV).reason();
-  EXPECT_EQ(crash.code(), ErrorCode::rank_killed);
-  EXPECT_EQ(crash.cause(), "killed by SIGSEGV (signal 11)");
-  EXPECT_FALSE(crash.remedy().empty());
-
-  RankEnd oom = killed(1, SIGKILL);
-  oom.oom = "the killer struck";
-  EXPECT_EQ(oom.reason().cause(), "killed by SIGKILL (signal 9); the killer struck");
-  EXPECT_NE(oom.reason().remedy().find("memory limit"), std::string::npos);
-  EXPECT_NE(by_us(killed(1, SIGTERM)).reason().cause().find("by its launcher"), std::string::npos);
-}
-
 TEST(Judge, AllWell) {
   const Judgement judgement = judge({.ends = {exited(1, 0), exited(0, 0)}});
   EXPECT_EQ(judgement.exit_code, 0);
@@ -72,6 +45,19 @@ TEST(Judge, ThePublishedRankPrecedesTheFirst) {
   EXPECT_EQ(judgement.exit_code, 9);
   EXPECT_EQ(judgement.failure->code(), ErrorCode::rank_failed);
   EXPECT_EQ(judgement.failure->context(), "its process: exited with code 9");
+}
+
+TEST(Judge, WhatIsKnownAtLastCompletesWhatTheRanksWereTold) {
+  const Error published({.code = ErrorCode::rank_killed,
+                         .rank = 1,
+                         .step = "all_reduce #4",
+                         .cause = "killed by SIGKILL (signal 9)"});
+  RankEnd end = killed(1, SIGKILL);
+  end.oom = "the killer struck";
+  const Judgement judgement = judge({.ends = {exited(0, 1), end}, .published = published});
+  EXPECT_EQ(judgement.exit_code, 137);
+  EXPECT_EQ(judgement.failure->cause(), "killed by SIGKILL (signal 9); the killer struck");
+  EXPECT_EQ(judgement.failure->step(), "all_reduce #4");
 }
 
 TEST(Judge, APublishedRankThatTheLauncherEndedLendsNoCode) {
@@ -121,8 +107,6 @@ TEST(EndSchedule, IsOnlyBroughtForward) {
   schedule.plan(now + seconds(1), milliseconds(0), milliseconds(0));
   EXPECT_EQ(schedule.due(now + seconds(1)), SIGKILL);
 }
-
-TEST(SignalText, NamesTheSignal) { EXPECT_EQ(signal_text(SIGBUS), "SIGBUS (signal 7)"); }
 
 }  // namespace
 }  // namespace ranklink

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <thread>
 
 #include "../base/expect_error.h"
@@ -461,6 +464,68 @@ TEST_F(MembershipTest, TakesAMarkedLivenessWordForADeathAfterAWhile) {
   tick_until_failure();
   expect_failure(ErrorCode::rank_died, 0, "join");
   EXPECT_THAT(failure().cause(), HasSubstr("liveness word"));
+}
+
+TEST_F(MembershipTest, SaysWhatACrashedRankLeftOnThePage) {
+  seat(2);
+  page_->set_step(1, "try");
+  CrashSlot& slot = page_->crash_slot(1);
+  slot.facts = {.signal = SIGSEGV, .code = SEGV_MAPERR};
+  slot.stage = CrashSlot::complete;
+  EXPECT_TRUE(page_->died(1));
+  membership_->tick();  // nobody will know more: no need to wait
+  expect_failure(ErrorCode::rank_killed, 1, "try");
+  EXPECT_THAT(failure().cause(), HasSubstr("SIGSEGV"));
+  EXPECT_THAT(failure().cause(), HasSubstr("a function that it doesn't have"));
+}
+
+TEST_F(MembershipTest, WatchesThePageThatItsRanksShare) {
+  seat(2);
+  ControlPage shared = ControlPage::create(2);
+  shared.set_step(1, "agree");
+  membership_->use_page(ControlPage::open(Fd(::dup(shared.fd())), 2));
+  EXPECT_EQ(membership_->step_of(1), "agree");
+  EXPECT_EQ(membership_->step_of(0), "join");  // it isn't there
+  shared.liveness_word(1).store(FUTEX_OWNER_DIED);
+  tick_until_failure();
+  expect_failure(ErrorCode::rank_died, 1, "agree");
+  EXPECT_TRUE(shared.failed());
+}
+
+TEST_F(MembershipTest, GivesALauncherTimeToSayMoreOfACrash) {
+  make({.size = 2, .pids = {}, .reduce = {}, .reports_ends = true});
+  seat(2);
+  CrashSlot& slot = page_->crash_slot(1);
+  slot.facts = {.signal = SIGABRT, .code = SI_TKILL};
+  slot.stage = CrashSlot::complete;
+  membership_->tick();
+  EXPECT_FALSE(membership_->failure());
+  membership_->report_end(1, ended(1));
+  expect_failure(ErrorCode::rank_exited, 1, "join");
+}
+
+TEST_F(MembershipTest, KnowsHowAProcessOfThisHostEnded) {
+  make();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_TRUE(claim(claim_of(0, 2)));
+  ASSERT_TRUE(claim(claim_of(1, 2), -1, child));
+  for (const Sent& sent : sent_) {
+    if (sent.type == FrameType::seated && !page_) {
+      page_.emplace(ControlPage::open(Fd(::dup(sent.fds[0]->get())), 2));
+    }
+  }
+  ::kill(child, SIGKILL);
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  page_->liveness_word(1).store(FUTEX_OWNER_DIED);
+  membership_->tick();
+  expect_failure(ErrorCode::rank_killed, 1, "join");
+  EXPECT_THAT(failure().cause(), HasSubstr("SIGKILL"));
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(MembershipTest, LetsAPrimaryReasonPrecedeADerivedOne) {

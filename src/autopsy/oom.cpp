@@ -1,4 +1,4 @@
-#include "launch/oom.h"
+#include "autopsy/oom.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launch/oom.h"
+#include "autopsy/oom.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
