@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -94,7 +95,7 @@ bool step_back(ucontext_t& context) {
 void add_frame(Text& text, std::uint64_t address, bool first) {
   if (!first) text.add(", ");
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<void*>(address), &info) == 0) {
+  if (::dladdr(std::bit_cast<void*>(address), &info) == 0) {
     text.hex(address);
     return;
   }

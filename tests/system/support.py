@@ -35,6 +35,15 @@ IS_ROOT = os.geteuid() == 0
 KEPT = ("PATH", "HOME", "LANG", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS")
 
 
+def crashes_for_real():
+    """The environment in which a sanitizer leaves crashes to the program."""
+    if not SANITIZED:
+        return {}
+    signals = "".join(f":handle_{name}=0" for name in ("segv", "sigbus", "sigfpe", "sigill",
+                                                      "abort"))
+    return {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + signals + ":use_sigaltstack=0"}
+
+
 def death_limit():
     """Seconds in which survivors must end; a machine that is overrun gets more."""
     load = os.getloadavg()[0] / (os.cpu_count() or 1)

@@ -5,7 +5,8 @@ import os
 import signal
 import time
 
-from support import (COMMAND, RANKS, SystemTest, death_limit, free_port, main, stat_of, wait_until)
+from support import (COMMAND, RANKS, SystemTest, crashes_for_real, death_limit, free_port, main,
+                     stat_of, wait_until)
 
 
 class DeathTest(SystemTest):
@@ -39,7 +40,7 @@ class UnderTheLauncher(DeathTest):
 
     def dies(self, how, operation, who=1, size=3):
         process = self.launch(size, RANKS, "--die", how, "--who", who, "--when", self.gate,
-                              "--operation", operation)
+                              "--operation", operation, env=crashes_for_real())
         self.all_wait([process], size)
         self.open_gate()
         start = time.monotonic()
@@ -155,7 +156,8 @@ class ByHand(DeathTest):
 
     def dies(self, how, who, operation="all_reduce", size=3, rendezvous=None, env=None):
         group = self.by_hand(size, rendezvous or f"tcp://127.0.0.1:{free_port()}", "--die", how,
-                             "--who", who, "--when", self.gate, "--operation", operation, env=env)
+                             "--who", who, "--when", self.gate, "--operation", operation,
+                             env={**crashes_for_real(), **(env or {})})
         self.all_wait(group, size)
         self.open_gate()
         self.wait_for_all(group, death_limit())

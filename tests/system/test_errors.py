@@ -122,7 +122,7 @@ class Claims(ErrorTest):
         self.assertEqual(group[0].wait(), 1, group[0].story())
         self.assertLess(time.monotonic() - start, death_limit())
         error = self.error_of(group[0])
-        self.assertEqual((error["name"], error["rank"], error["step"]), ("rank_died", 1, "join"))
+        self.assertEqual((error["name"], error["rank"], error["step"]), ("rank_killed", 1, "join"))
         self.assertIn(str(group[1].pid), error["cause"])
 
     def test_rank_0_dies_while_others_join(self):
