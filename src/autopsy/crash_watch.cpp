@@ -161,6 +161,8 @@ struct CrashHandler {
       // What is there of watches was left by the process that this one was forked from.
       for (auto& old : watches) old = nullptr;
       count = 0;
+      crashing = 0;
+      owner = ::getpid();
       mark = new ForkMark;  // never destroyed: a handler may look at it at any time
       void* frame = nullptr;
       ::backtrace(&frame, 1);  // loads the unwinder, which a handler must not
@@ -172,6 +174,7 @@ struct CrashHandler {
       action.sa_sigaction = &CrashHandler::handle;
       action.sa_flags = SA_SIGINFO | SA_ONSTACK;
       ::sigemptyset(&action.sa_mask);
+      ::sigaddset(&action.sa_mask, SIGPIPE);  // of a stderr that nobody reads any more
       for (const int signal : kSignals) {
         struct sigaction before {};
         ::sigaction(signal, nullptr, &before);
@@ -186,7 +189,7 @@ struct CrashHandler {
     const auto mine = std::find(watches.begin(), watches.end(), &watch);
     if (mine == watches.end()) return;
     mine->store(nullptr);
-    while (crashing.load() && !mark->forked()) ::pause();
+    while (crashing.load() != 0 && !mark->forked()) ::pause();
     if (--count == 0) restore_defaults();
   }
 
@@ -203,20 +206,26 @@ struct CrashHandler {
   }
 
   static void handle(int signal, siginfo_t* info, void* where) {
-    restore_defaults();
-    if (mark->forked()) return end_process(signal, *info);
-    if (crashing.exchange(true)) {
-      for (;;) ::pause();  // another thread was first: the process ends with that
+    // A child of vfork shares the mark.
+    if (mark->forked() || ::getpid() != owner) return end_process(signal, *info);
+    const int me = static_cast<int>(::syscall(SYS_gettid));
+    int first = 0;
+    if (!crashing.compare_exchange_strong(first, me)) {
+      // What describes a crash has crashed, or took too long.
+      if (first == me || info->si_code == SI_TIMER) return end_process(signal, *info);
+      for (;;) ::pause();  // the process ends with the crash of the thread that was first
     }
+    limit_backtrace(signal);
     describe(signal, *info, *static_cast<ucontext_t*>(where));
     end_process(signal, *info);
   }
 
   static void describe(int signal, const siginfo_t& info, ucontext_t& context) {
     CrashFacts facts{.signal = signal, .code = info.si_code};
-    const bool sent = info.si_code <= 0;
+    const bool sent =
+        info.si_code == SI_USER || info.si_code == SI_QUEUE || info.si_code == SI_TKILL;
     if (sent && info.si_pid != ::getpid()) facts.sender = info.si_pid;
-    if (!sent) facts.address = reinterpret_cast<std::uint64_t>(info.si_addr);
+    if (info.si_code > 0) facts.address = reinterpret_cast<std::uint64_t>(info.si_addr);
     facts.pc = static_cast<std::uint64_t>(pc_of(context));
     facts.stack = static_cast<std::uint64_t>(stack_of(context));
     if (::syscall(SYS_gettid) != ::getpid()) {
@@ -228,15 +237,6 @@ struct CrashHandler {
       watch.slot_.stage.store(CrashSlot::facts_known, std::memory_order_release);
     });
 
-    char line[128];
-    Text head(line, sizeof line);
-    const char* name = ::sigabbrev_np(signal);
-    head.add(CrashWatch::kMark).add("SIG").add(name != nullptr ? name : "?");
-    if (!sent) head.add(", address ").hex(facts.address);
-    head.add(", instruction at ").hex(facts.pc).add("\n");
-    write_all({line, std::strlen(line)});
-
-    limit_backtrace(signal);
     static std::array<char, sizeof CrashSlot::backtrace> backtrace;
     Text text(backtrace.data(), backtrace.size());
     const ucontext_t before = context;
@@ -249,6 +249,15 @@ struct CrashHandler {
       watch.slot_.stage.store(CrashSlot::complete, std::memory_order_release);
       watch.tell_(watch.argument_);
     });
+
+    // Last, since whoever should read it may not.
+    char line[128];
+    Text head(line, sizeof line);
+    const char* name = ::sigabbrev_np(signal);
+    head.add(CrashWatch::kMark).add("SIG").add(name != nullptr ? name : "?");
+    if (info.si_code > 0) head.add(", address ").hex(facts.address);
+    head.add(", instruction at ").hex(facts.pc).add("\n");
+    write_all({line, std::strlen(line)});
     write_all(CrashWatch::kMark);
     write_all({backtrace.data(), std::strlen(backtrace.data())});
     write_all("\n");
@@ -262,20 +271,23 @@ struct CrashHandler {
   }
 
   static void end_process(int signal, const siginfo_t& info) {
+    restore_defaults();
     sigset_t set;
     ::sigemptyset(&set);
     ::sigaddset(&set, signal);
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
     // Only process 1 of a pid namespace is still here: it gets no signal of its own namespace that
-    // it doesn't handle. Back in the instruction that failed, or in abort(), the kernel ends it.
-    if (info.si_code <= 0 && signal != SIGABRT) ::_exit(128 + signal);
+    // it doesn't handle. Back in the instruction that failed, the kernel ends it.
+    const bool fails_again = info.si_code > 0 && signal != SIGABRT && signal != SIGSYS;
+    if (!fails_again) ::_exit(128 + signal);
   }
 
   static inline std::mutex mutex;
   static inline int count = 0;
   static inline const ForkMark* mark = nullptr;
-  static inline std::atomic<bool> crashing{false};
+  static inline pid_t owner = 0;
+  static inline std::atomic<int> crashing{0};  // the thread that did first, or 0
   static inline std::array<std::atomic<const CrashWatch*>, CrashWatch::kMost> watches{};
 };
 

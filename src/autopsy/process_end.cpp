@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,9 +38,14 @@ std::string_view stat_field(std::string_view stat, int index) {
 
 std::string read_stat(int pid) { return read_text(fmt::format("/proc/{}/stat", pid)); }
 
-// All ids of the process are those of this one, which then has the right to trace it: ptrace(2).
-bool is_of_this_user(int pid) {
+// The process has no ids and no capabilities that this one lacks: see ptrace(2).
+bool may_trace(int pid) {
   const std::string status = read_text(fmt::format("/proc/{}/status", pid));
+  const auto capabilities = [](std::string_view of) {
+    return number_or<std::uint64_t>(field(of, "CapPrm:"), ~std::uint64_t{0}, 16);
+  };
+  const std::string own = read_text("/proc/self/status");
+  if ((capabilities(status) & ~capabilities(own)) != 0) return false;
   const auto all_are = [&](std::string_view key, unsigned mine) {
     const std::string id = std::to_string(mine);
     return field(status, key).starts_with(fmt::format("{0}\t{0}\t{0}\t", id));
@@ -73,7 +79,12 @@ ProcessWatch::ProcessWatch(int pid, std::uint64_t start_time) {
   const std::uint64_t started = process_start_time(pid);
   if (start_time != 0 && started != start_time) return;
   pid_ = pid;
-  pidfd_ = std::move(pidfd);
+  // Not what the last descriptors are for.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+      static_cast<rlim_t>(pidfd.get()) < limit.rlim_cur / 2) {
+    pidfd_ = std::move(pidfd);
+  }
   start_time_ = started;
 }
 
@@ -85,12 +96,15 @@ std::optional<int> ProcessWatch::wait_status() const {
     return info.exit_code;
   }
   const std::string stat = read_stat(pid_);
+  const std::string_view state = stat_field(stat, kState);
+  // In one that lives and is only stopped, by whomever, it is the signal that stopped it.
+  if (state == "T" || state == "t") return std::nullopt;
   // The number may be another process's by now.
   if (process_start_time(pid_) != start_time_) return std::nullopt;
   const int status = number_or(stat_field(stat, kExitCode), 0);
   if (status != 0) return status;
   // 0 is also what one reads too early, or without the right to know.
-  return stat_field(stat, kState) == "Z" && is_of_this_user(pid_) ? std::optional(0) : std::nullopt;
+  return state == "Z" && may_trace(pid_) ? std::optional(0) : std::nullopt;
 }
 
 }  // namespace ranklink

@@ -97,10 +97,10 @@ void Job::rank_ended(int rank) {
   RankEnd end{.rank = rank, .wait_status = status, .by_us = struck_};
   if (end.is_bad()) {
     end.last_lines = relay_.last_lines(rank);
-    if (!end.by_us) {
-      end.oom = oom_.news();
-      end.crash = server_.crash_of(rank);
-    }
+    // One that crashed by itself may still have been writing its core file when it was struck.
+    end.crash = server_.crash_of(rank);
+    if (end.crash) end.by_us = false;
+    if (!end.by_us) end.oom = oom_.news();
   }
   server_.report_end(rank, end.reason());
   if (end.is_bad() && !end.by_us && !failed_) {

@@ -1,12 +1,13 @@
 #include "autopsy/crash_watch.h"
 
-#include <dlfcn.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <functional>
@@ -160,6 +161,57 @@ TEST_F(CrashWatchTest, TellsWhoSentTheSignal) {
   EXPECT_NE(crash().facts.sender, 0);
   EXPECT_NE(crash().facts.sender, me);
   EXPECT_THAT(crash().text(), HasSubstr("sent by process"));
+}
+
+TEST_F(CrashWatchTest, TellsOfTheFirstOfManyThreads) {
+  for (int round = 0; round < 20; ++round) {
+    shared_.slot.stage = CrashSlot::none;
+    const int status = watched_child([] {
+      std::atomic<int> ready{0};
+      std::array<std::thread, 8> threads;
+      for (auto& thread : threads) {
+        thread = std::thread([&] {
+          ++ready;
+          while (ready < 8) {
+          }
+          call_nothing();
+        });
+      }
+      for (auto& thread : threads) thread.join();
+    });
+    EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+    EXPECT_TRUE(shared_.slot.is_complete());
+    EXPECT_TRUE(crash().is_bad_call());
+  }
+}
+
+TEST_F(CrashWatchTest, IsNotHeldUpByAStderrThatNobodyReads) {
+  const int status = watched_child([] {
+    int full[2];
+    if (::pipe(full) != 0) ::_exit(1);
+    ::fcntl(full[1], F_SETFL, O_NONBLOCK);
+    const char piece[4096] = {};
+    while (::write(full[1], piece, sizeof piece) > 0) {
+    }
+    ::fcntl(full[1], F_SETFL, 0);
+    ::dup2(full[1], STDERR_FILENO);
+    call_nothing();
+  });
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_TRUE(shared_.slot.is_complete());
+  EXPECT_EQ(shared_.told, 1);
+}
+
+TEST_F(CrashWatchTest, EndsByItsOwnSignalWithAClosedStderr) {
+  const int status = watched_child([] {
+    int broken[2];
+    if (::pipe(broken) != 0) ::_exit(1);
+    ::close(broken[0]);
+    ::dup2(broken[1], STDERR_FILENO);
+    call_nothing();
+  });
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_TRUE(shared_.slot.is_complete());
 }
 
 TEST_F(CrashWatchTest, LeavesTheProgramsOwnHandlers) {

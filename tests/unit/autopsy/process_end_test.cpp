@@ -75,6 +75,7 @@ TEST(ProcessWatch, KnowsAnExitCode) {
     int status = 0;
     ::waitpid(child, &status, WUNTRACED);
     const ProcessWatch watch(child);
+    EXPECT_FALSE(watch.wait_status());  // it is stopped, and lives
     ::kill(child, SIGCONT);
     await_end(child);
     EXPECT_EQ(watch.wait_status(), code << 8);
