@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "autopsy/oom.h"
 #include "base/error.h"
 #include "base/secret.h"
 #include "base/socket.h"
@@ -15,7 +16,6 @@
 #include "launch/environment.h"
 #include "launch/host_state.h"
 #include "launch/job.h"
-#include "autopsy/oom.h"
 #include "launch/spawn.h"
 #include "launch/strays.h"
 
