@@ -74,21 +74,20 @@ unsigned long long& stack_of(ucontext_t& context) { return context.uc_mcontext.s
 #endif
 
 // Puts the context back to where a call to where no code is came from: the unwinder knows no way
-// back from there. False where that can't be found out.
-bool step_back(ucontext_t& context) {
+// back from there. Leaves it where that can't be found out.
+void step_back(ucontext_t& context) {
 #if defined(__x86_64__)
   greg_t& stack = stack_of(context);
   std::uint64_t caller = 0;
   if (read_process_memory(::getpid(), static_cast<std::uint64_t>(stack),
                           reinterpret_cast<std::byte*>(&caller), sizeof caller) != 0) {
-    return false;
+    return;
   }
   stack += static_cast<greg_t>(sizeof caller);
   pc_of(context) = static_cast<greg_t>(caller);
 #elif defined(__aarch64__)
   pc_of(context) = context.uc_mcontext.regs[30];
 #endif
-  return true;
 }
 
 // `name+0x1c (library)`, or `library+0x1c`, which addr2line -e takes.

@@ -14,6 +14,7 @@
 #include "base/printable.h"
 
 namespace ranklink {
+
 void LineSplitter::feed(std::string_view bytes, const Sink& sink) {
   while (!bytes.empty()) {
     if (std::exchange(cut_, false) && bytes[0] == '\n') {
