@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collective/outbox_writer.h"
 #include "ranklink/collective.hpp"
 #include "route/routes.h"
 
@@ -17,6 +18,7 @@ struct Workspace {
         shared(static_cast<std::size_t>(r.size())) {}
 
   Routes& routes;
+  OutboxWriter outbox;
   std::vector<const std::byte*> inputs;  ///< for reduce(), by rank
   /// Of exchange(), by transfer.
   struct Progress {

@@ -11,7 +11,7 @@ void flat(Workspace& work, const Call& call) {
   const Pieces pieces(call.count, piece_elements(routes, call, 1));
   const bool streaming = block * static_cast<std::size_t>(routes.size()) >= kStreamingBytes;
   const auto put = [&](std::size_t i) {
-    put_to_all(routes, as_message(routes, input_of(call) + pieces.begin(i) * element,
+    put_to_all(routes, as_message(work, input_of(call) + pieces.begin(i) * element,
                                   pieces.size(i) * element));
   };
   put(0);

@@ -10,7 +10,7 @@ void run(Workspace& work, const Call& call) {
   for (std::size_t i = 0; i < pieces.number(); ++i) {
     const std::size_t begin = pieces.begin(i) * size_of(call.type);
     const std::byte* mine = input_of(call) + begin;
-    put_to_all(routes, as_message(routes, mine, pieces.size(i) * size_of(call.type)));
+    put_to_all(routes, as_message(work, mine, pieces.size(i) * size_of(call.type)));
     reduce_messages(work, call, mine, output_of(call) + begin, nullptr, pieces.size(i), false);
   }
 }

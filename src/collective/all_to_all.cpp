@@ -35,7 +35,7 @@ void exchange_all(Workspace& work, bool marked, const PairOf& pair_of) {
       const Pieces pieces(pair.out_bytes, piece);
       if (round >= pieces.number()) return;
       if (marked) routes.mark(pair.out_bytes);
-      routes.put(peer, as_message(routes, pair.out + pieces.begin(round), pieces.size(round)));
+      routes.put(peer, as_message(work, pair.out + pieces.begin(round), pieces.size(round)));
     });
   };
   put(0);

@@ -130,7 +130,7 @@ class Exchange {
     const std::size_t bytes = piece(transfer, progress.moved);
     std::byte* place = routes_.try_reserve(bytes);
     if (place == nullptr) return false;
-    std::memcpy(place, data + progress.moved, bytes);
+    work_.outbox.copy(place, data + progress.moved, bytes);
     routes_.put(transfer.peer, {place, bytes});
     progress.moved += bytes;
     progress.done = progress.moved == transfer.bytes;

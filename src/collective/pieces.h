@@ -55,15 +55,11 @@ inline std::size_t piece_elements(const Routes& routes, const Call& call, std::s
   return piece_bytes(routes, messages) >> std::countr_zero(size_of(call.type));
 }
 
-/// From here on a copy in the outbox is stored past the caches: where cores are far apart it takes
-/// ten times as long to overwrite lines that peers have read.
-inline constexpr std::size_t kStreamedMessage = 8 << 10;
-
 /// A message of these bytes: they themselves if they fit a slot, else a copy in the outbox.
-inline ByteView as_message(Routes& routes, const std::byte* data, std::size_t bytes) {
+inline ByteView as_message(Workspace& work, const std::byte* data, std::size_t bytes) {
   if (bytes <= SegmentLayout::kInline) return {data, bytes};
-  std::byte* place = routes.reserve(bytes);
-  copy_bytes(place, data, bytes, bytes >= kStreamedMessage);
+  std::byte* place = work.routes.reserve(bytes);
+  work.outbox.copy(place, data, bytes);
   return {place, bytes};
 }
 

